@@ -8,7 +8,7 @@ use super::offer::{HOLE_BYTES, Offer};
 use super::source::{Sources, Standing};
 use super::{Incoming, SHORT_ANSWER_BYTES, Timer};
 use crate::{Event, FrameId};
-use pinnace_core::{Address, BufferRange, Ecn, Placed, RxMeta, Segment, Time};
+use pinnace_core::{Address, BufferId, BufferRange, Ecn, LossDecider, Placed, RxMeta, Segment, Time};
 use pinnace_wire::vrp::{Control, ControlWriter, HEADER_BYTES, Header, Tag, tag_bytes};
 
 /// A frame header that came, and what it came in.
@@ -19,6 +19,23 @@ struct Arrived<'r, 'p> {
     rx: &'r mut Placed<'p>,
     /// Bytes of it that answers for its frame may cost.
     credit: usize,
+}
+
+/// What there is of a frame before its block.
+struct First {
+    decider: LossDecider,
+    notes: Notes,
+    /// All of it came with its header, and is taken.
+    takes_inline: bool,
+    /// What came early, and where it belongs.
+    pieces: Vec<(u64, Vec<u8>)>,
+    /// Bytes that answers may cost.
+    budget: u64,
+    /// How many of its datagrams were marked.
+    marks: u32,
+    has_data: bool,
+    /// Its last packet came early, and counts as lost for now.
+    is_held_back: bool,
 }
 
 /// What becomes of a frame header.
@@ -310,76 +327,25 @@ impl Incoming {
 
     /// Creates the block of a frame, with what has come early for it; returns false if there is no room.
     fn create(&mut self, arrived: &mut Arrived<'_, '_>, offer: &Offer<'_>) -> bool {
-        let (now, meta) = (arrived.now, arrived.meta);
+        let (now, from) = (arrived.now, arrived.meta.source);
         let cost = u64::from(offer.size) + offer.overhead();
         if offer.packets > self.config.limits.packets || !self.make_room(now, arrived.rx, cost) {
             return false;
         }
-        let early = self.early.take(&(meta.source, offer.number));
-        let mut budget = arrived.credit as u64;
-        let mut decider = Incomplete::decider(offer);
-        let mut notes = Notes::frame_ok();
-        let mut pieces: Vec<(u64, Vec<u8>)> = Vec::new();
-        let mut marks = u32::from(meta.ecn == Ecn::Congested);
-        // What is not taken now follows in packets.
-        let is_crowded = crowding::waits_for_room(&offer.contract) && self.is_crowded(offer.size);
-        let inline = offer.inline.as_ref().filter(|_| !is_crowded);
-        if inline.is_some() {
-            for packet in 0..offer.packets {
-                decider.on_packet(packet, |_| {});
-            }
-        }
-        let (mut has_data, mut is_held_back) = (inline.is_some(), false);
-        for EarlyPacket { packet, data, marked } in early {
-            if packet < offer.packets && data.len() as u64 != u64::from(offer.packet_len(packet)) {
-                self.counters.datagrams_malformed += 1;
-                continue;
-            }
-            has_data = true;
-            budget += (HEADER_BYTES + data.len()) as u64;
-            marks += u32::from(marked);
-            if is_crowded && packet + 1 == offer.packets {
-                is_held_back = true;
-            } else if frame::decide(&mut decider, &mut notes, packet, budget) {
-                self.counters.packets_received += 1;
-                self.counters.packets_copied += 1;
-                self.counters.bytes_received += data.len() as u64;
-                self.counters.bytes_copied += data.len() as u64;
-                pieces.push((u64::from(packet) * u64::from(offer.packet_bytes), data));
-            } else {
-                self.counters.packets_unwanted += 1;
-            }
-        }
-        let Some(buffer) = arrived.rx.allocate(u64::from(offer.size), &pieces) else { return false };
-        if !self.make_room_for(&meta.source) {
-            arrived.rx.release(buffer);
-            return false;
-        }
-        if let Some(inline) = inline {
-            let payload = inline.at..inline.at + inline.bytes.len();
-            let copied = arrived.rx.settle(arrived.segment, payload, BufferRange::new(buffer, 0, offer.size));
-            self.counters.packets_received += u64::from(offer.packets);
-            self.counters.packets_copied += u64::from(offer.packets);
-            self.counters.bytes_received += u64::from(offer.size);
-            self.counters.bytes_copied += u64::from(copied);
-        }
-        self.counters.congestion_marks += u64::from(marks);
-        let id = FrameId(self.next_id);
-        self.next_id += 1;
+        let first = self.gather(arrived, offer);
+        let Some(buffer) = self.store(arrived, offer, &first) else { return false };
+        let (has_data, is_held_back) = (first.has_data, first.is_held_back);
         let index = self.frames.next_index();
-        let timer = self.life_timer(now, index);
-        let incomplete = Incomplete::new(offer, decider, buffer);
-        let mut frame = Frame::new(now, id, meta.source, meta.destination, offer, incomplete, notes, timer);
-        (frame.budget, frame.marks, frame.has_data) = (budget, marks, has_data);
-        let is_done = frame.is_deliverable();
+        let frame = self.new_frame(arrived, offer, first, buffer, index);
+        let (id, is_done) = (frame.id, frame.is_deliverable());
         self.frames.insert(frame);
         self.bytes += cost;
         if is_held_back {
             self.hold_back(index);
         }
         let (wheel, life) = (&mut self.wheel, self.config.life_timeout);
-        let forget = || wheel.insert(Sources::forgotten_at(now, life), Timer::Forget(meta.source));
-        let source = self.sources.begin(now, meta.source, offer.number, forget);
+        let forget = || wheel.insert(Sources::forgotten_at(now, life), Timer::Forget(from));
+        let source = self.sources.begin(now, from, offer.number, forget);
         source.frames.insert(offer.number, index);
         source.epoch = offer.epoch.or(source.epoch);
         if is_done {
@@ -394,6 +360,89 @@ impl Incoming {
         }
         self.announce(index);
         true
+    }
+
+    /// What there is of a frame already: what its header brings, and what has come early.
+    fn gather(&mut self, arrived: &Arrived<'_, '_>, offer: &Offer<'_>) -> First {
+        let early = self.early.take(&(arrived.meta.source, offer.number));
+        // What is not taken now follows in packets.
+        let is_crowded = crowding::waits_for_room(&offer.contract) && self.is_crowded(offer.size);
+        let takes_inline = offer.inline.is_some() && !is_crowded;
+        let mut first = First {
+            decider: Incomplete::decider(offer),
+            notes: Notes::frame_ok(),
+            takes_inline,
+            pieces: Vec::new(),
+            budget: arrived.credit as u64,
+            marks: u32::from(arrived.meta.ecn == Ecn::Congested),
+            has_data: takes_inline,
+            is_held_back: false,
+        };
+        if takes_inline {
+            for packet in 0..offer.packets {
+                first.decider.on_packet(packet, |_| {});
+            }
+        }
+        for EarlyPacket { packet, data, marked } in early {
+            if packet < offer.packets && data.len() as u64 != u64::from(offer.packet_len(packet)) {
+                self.counters.datagrams_malformed += 1;
+                continue;
+            }
+            first.has_data = true;
+            first.budget += (HEADER_BYTES + data.len()) as u64;
+            first.marks += u32::from(marked);
+            if is_crowded && packet + 1 == offer.packets {
+                first.is_held_back = true;
+            } else if frame::decide(&mut first.decider, &mut first.notes, packet, first.budget) {
+                self.counters.packets_received += 1;
+                self.counters.packets_copied += 1;
+                self.counters.bytes_received += data.len() as u64;
+                self.counters.bytes_copied += data.len() as u64;
+                first.pieces.push((u64::from(packet) * u64::from(offer.packet_bytes), data));
+            } else {
+                self.counters.packets_unwanted += 1;
+            }
+        }
+        first
+    }
+
+    /// Storage for a frame, with what there is of it in place; `None`: there is no room.
+    fn store(&mut self, arrived: &mut Arrived<'_, '_>, offer: &Offer<'_>, first: &First) -> Option<BufferId> {
+        let buffer = arrived.rx.allocate(u64::from(offer.size), &first.pieces)?;
+        if !self.make_room_for(&arrived.meta.source) {
+            arrived.rx.release(buffer);
+            return None;
+        }
+        if let Some(inline) = offer.inline.as_ref().filter(|_| first.takes_inline) {
+            let payload = inline.at..inline.at + inline.bytes.len();
+            let copied = arrived.rx.settle(arrived.segment, payload, BufferRange::new(buffer, 0, offer.size));
+            self.counters.packets_received += u64::from(offer.packets);
+            self.counters.packets_copied += u64::from(offer.packets);
+            self.counters.bytes_received += u64::from(offer.size);
+            self.counters.bytes_copied += u64::from(copied);
+        }
+        Some(buffer)
+    }
+
+    /// A frame that is about to stand at `index`.
+    fn new_frame(
+        &mut self,
+        arrived: &Arrived<'_, '_>,
+        offer: &Offer<'_>,
+        first: First,
+        buffer: BufferId,
+        index: u32,
+    ) -> Frame {
+        let (now, meta) = (arrived.now, arrived.meta);
+        let First { decider, notes, budget, marks, has_data, .. } = first;
+        self.counters.congestion_marks += u64::from(marks);
+        let id = FrameId(self.next_id);
+        self.next_id += 1;
+        let timer = self.life_timer(now, index);
+        let incomplete = Incomplete::new(offer, decider, buffer);
+        let mut frame = Frame::new(now, id, meta.source, meta.destination, offer, incomplete, notes, timer);
+        (frame.budget, frame.marks, frame.has_data) = (budget, marks, has_data);
+        frame
     }
 
     fn is_under_way(&self, index: u32, id: FrameId) -> bool {

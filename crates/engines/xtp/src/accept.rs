@@ -30,159 +30,153 @@ impl Listener {
     }
 }
 
+/// A FIRST as it came.
+pub(crate) struct FirstPacket<'a> {
+    pub(crate) meta: &'a RxMeta,
+    pub(crate) segment: &'a Segment,
+    pub(crate) header: &'a Header,
+    pub(crate) btag: Option<[u8; 8]>,
+    /// Where the user's bytes lie in the datagram.
+    pub(crate) data: Range<usize>,
+}
+
+/// What a FIRST wants, and who listens for it.
+#[derive(Clone, Copy)]
+struct Wanted {
+    listener: ListenerId,
+    service: Service,
+    address: AddressSegment,
+    traffic: Traffic,
+}
+
 impl Xtp {
-    #[expect(clippy::too_many_arguments, reason = "the parts of one packet")]
+    /// FIRST with the key of whoever sent it: it makes a context, or is a datagram.
     pub(crate) fn on_first(
         &mut self,
         now: Time,
-        meta: &RxMeta,
         rx: &mut Placed<'_>,
-        segment: &Segment,
-        header: &Header,
+        packet: &FirstPacket<'_>,
         (address, traffic): (FirstAddress, FirstTraffic),
-        btag: Option<[u8; 8]>,
-        data: Range<usize>,
     ) {
-        if let Some(key) = self.by_peer.lookup(&(meta.source, header.key.value)) {
-            self.on_repeated_first(now, meta, rx, segment, key, (header, btag, data));
+        let FirstPacket { meta, header, .. } = *packet;
+        let name = (meta.source, header.key.value);
+        if let Some(key) = self.by_peer.lookup(&name) {
+            self.on_repeated_first(now, rx, key, packet);
             return;
         }
         let was_reset = self.shared.farewells.has(meta.source, header.key);
-        if was_reset || self.shared.ended.has(now, &(meta.source, header.key.value), header.seq) {
+        if was_reset || self.shared.ended.has(now, &name, header.seq) {
             self.shared.counters.data_packets_duplicate += 1;
             return;
         }
-        let refuse = |engine: &mut Self, value| {
-            engine.shared.counters.contexts_refused += 1;
-            engine.diagnose(now, meta, header, Code::ContextRefused, value);
-        };
-        let FirstTraffic::Known(traffic) = traffic else { return refuse(self, Value::TrafficFormat) };
         // Unacknowledged datagrams are never answered, not even by a DIAG.
-        let is_silent = traffic.service == xtp::Service::UnackDgram as u8;
-        let FirstAddress::Known(address) = address else {
-            if is_silent {
-                self.shared.counters.contexts_refused += 1;
-            } else {
-                refuse(self, Value::AddressFormat);
+        let silent = xtp::Service::UnackDgram as u8;
+        let is_silent = matches!(&traffic, FirstTraffic::Known(traffic) if traffic.service == silent);
+        let wanted = self.judge(header.options, address, traffic);
+        if let Err(value) = wanted.and_then(|wanted| self.serve(now, rx, packet, wanted)) {
+            self.shared.counters.contexts_refused += 1;
+            if !is_silent {
+                self.diagnose(now, meta, header, Code::ContextRefused, value);
             }
-            return;
-        };
-        let (listener, service) = match self.judge(header.options, &address, &traffic) {
-            Ok(found) => found,
-            Err(_) if is_silent => {
-                self.shared.counters.contexts_refused += 1;
-                return;
-            }
-            Err(value) => return refuse(self, value),
-        };
-        if service == Service::UnackDgram {
-            self.deliver_datagram(meta, rx, segment, (listener, service, address, btag), (header.seq, &data), None);
+        }
+    }
+
+    /// Gives a FIRST what it wants; or says why not.
+    fn serve(&mut self, now: Time, rx: &mut Placed<'_>, packet: &FirstPacket<'_>, wanted: Wanted) -> Result<(), Value> {
+        if wanted.service == Service::UnackDgram {
+            self.deliver_datagram(rx, packet, wanted, None);
+            return Ok(());
+        }
+        let key = self.accept(now, packet, &wanted).ok_or(Value::NoResource)?;
+        if wanted.service == Service::AckDgram {
+            self.answer_datagram(now, rx, key, packet, wanted);
+            return Ok(());
+        }
+        let Wanted { listener, service, address, .. } = wanted;
+        let (context, peer) = (ContextId(key), packet.meta.source);
+        self.shared.events.push_back(Event::Accepted { listener, context, peer, address, service });
+        self.take_first(now, rx, key, packet);
+        Ok(())
+    }
+
+    /// An acknowledged datagram is delivered, and its context lives only to say so: at once, or (DREQ) when the application
+    /// has taken it.
+    fn answer_datagram(
+        &mut self,
+        now: Time,
+        rx: &mut Placed<'_>,
+        key: ContextKey,
+        packet: &FirstPacket<'_>,
+        wanted: Wanted,
+    ) {
+        let FirstPacket { segment, header, btag, .. } = *packet;
+        let is_deferred = header.options.contains(Options::DREQ);
+        if !self.deliver_datagram(rx, packet, wanted, is_deferred.then_some(key)) {
+            // It was not delivered, so it is not acknowledged; it may come again.
+            self.forget(key);
             return;
         }
-        let Some(key) = self.accept(now, meta, header, listener, (service, &traffic)) else {
-            return refuse(self, Value::NoResource);
-        };
-        if service == Service::AckDgram {
-            let is_deferred = header.options.contains(Options::DREQ);
-            let told = is_deferred.then_some(key);
-            if !self.deliver_datagram(meta, rx, segment, (listener, service, address, btag), (header.seq, &data), told)
-            {
-                // It was not delivered, so it is not acknowledged; it may come again.
-                self.forget(key);
-                return;
-            }
-            if let Some(context) = self.contexts.lookup_mut(key) {
-                context.on_came(segment.len, false, None);
-                // Its bytes are where they belong already; only their numbers are noted.
-                let (len, end) = (data.len() as u32, Some(data.len() as u64));
-                context.incoming.set_ring(BufferId::new(0), u64::from(len.max(1)));
-                context.incoming.on_data(&Piece { low: 0, len, eom: true, btag, end }, &mut |_, _| ());
-                context.incoming.release();
-                context.heard = true;
-                context.recv_sync = header.sync;
-                context.peer_reading.close();
-                context.reading.close();
-                context.outgoing.shut();
-                context.wclose_sent = true;
-                // The application knows the datagram, and no context.
-                context.is_told = true;
-                if is_deferred {
-                    context.deferred.push_back((u64::MAX, header.sync));
-                    if header.options.contains(Options::SREQ) {
-                        context.owe(header.sync);
-                    }
-                } else {
-                    context.end_with_status(now, &mut self.shared, header.sync);
+        if let Some(context) = self.contexts.lookup_mut(key) {
+            context.on_came(segment.len, false, None);
+            // Its bytes are where they belong already; only their numbers are noted.
+            let (len, end) = (packet.data.len() as u32, Some(packet.data.len() as u64));
+            context.incoming.set_ring(BufferId::new(0), u64::from(len.max(1)));
+            context.incoming.on_data(&Piece { low: 0, len, eom: true, btag, end }, &mut |_, _| ());
+            context.incoming.release();
+            context.heard = true;
+            context.recv_sync = header.sync;
+            context.peer_reading.close();
+            context.reading.close();
+            context.outgoing.shut();
+            context.wclose_sent = true;
+            // The application knows the datagram, and no context.
+            context.is_told = true;
+            if is_deferred {
+                context.deferred.push_back((u64::MAX, header.sync));
+                if header.options.contains(Options::SREQ) {
+                    context.owe(header.sync);
                 }
-                context.wclose_heard = true;
-                context.let_go();
+            } else {
+                context.end_with_status(now, &mut self.shared, header.sync);
             }
-            self.settle(now, key);
-            return;
+            context.wclose_heard = true;
+            context.let_go();
         }
-        self.shared.events.push_back(Event::Accepted {
-            listener,
-            context: ContextId(key),
-            peer: meta.source,
-            address,
-            service,
-        });
-        self.take_first(now, rx, segment, key, (header, btag, data));
+        self.settle(now, key);
     }
 
     /// FIRST with our own key: an initiator that has it repeats what it has sent.
     //= X-6
-    pub(crate) fn on_first_with_key(
-        &mut self,
-        now: Time,
-        meta: &RxMeta,
-        rx: &mut Placed<'_>,
-        segment: &Segment,
-        packet: (&Header, Option<[u8; 8]>, Range<usize>),
-    ) {
-        match self.lookup(packet.0, meta.source) {
-            Some(key) => self.on_repeated_first(now, meta, rx, segment, key, packet),
+    pub(crate) fn on_first_with_key(&mut self, now: Time, rx: &mut Placed<'_>, packet: &FirstPacket<'_>) {
+        match self.lookup(packet.header, packet.meta.source) {
+            Some(key) => self.on_repeated_first(now, rx, key, packet),
             None => {
                 self.shared.counters.packets_unknown += 1;
-                self.diagnose(now, meta, packet.0, Code::InvalidContext, Value::Unspecified);
+                self.diagnose(now, packet.meta, packet.header, Code::InvalidContext, Value::Unspecified);
             }
         }
     }
 
     /// FIRST for a context that exists: the same start makes it a repetition.
-    fn on_repeated_first(
-        &mut self,
-        now: Time,
-        meta: &RxMeta,
-        rx: &mut Placed<'_>,
-        segment: &Segment,
-        key: ContextKey,
-        (header, btag, data): (&Header, Option<[u8; 8]>, Range<usize>),
-    ) {
+    fn on_repeated_first(&mut self, now: Time, rx: &mut Placed<'_>, key: ContextKey, packet: &FirstPacket<'_>) {
         let is_same = self.contexts.lookup(key).is_some_and(|context| {
-            context.space.start() == header.seq
+            context.space.start() == packet.header.seq
                 && context.role == Role::Responder
-                && context.peer == meta.source
+                && context.peer == packet.meta.source
                 && !context.is_group()
         });
         if is_same {
-            self.take_first(now, rx, segment, key, (header, btag, data));
+            self.take_first(now, rx, key, packet);
         }
     }
 
     /// FIRST as a packet of its context: it is answered as if it had SREQ.
     //= X-5
-    fn take_first(
-        &mut self,
-        now: Time,
-        rx: &mut Placed<'_>,
-        segment: &Segment,
-        key: ContextKey,
-        (header, btag, data): (&Header, Option<[u8; 8]>, Range<usize>),
-    ) {
+    fn take_first(&mut self, now: Time, rx: &mut Placed<'_>, key: ContextKey, packet: &FirstPacket<'_>) {
         let Some(context) = self.contexts.lookup_mut(key) else { return };
+        let FirstPacket { segment, header, btag, ref data, .. } = *packet;
         let header = Header { options: header.options | Options::SREQ, ..*header };
-        let packet = Packet { header: &header, btag, data: Some(data), bytes: segment.len };
+        let packet = Packet { header: &header, btag, data: Some(data.clone()), bytes: segment.len };
         on_context_packet(context, &mut self.shared, now, rx, segment, &packet, None);
         self.newest = Some(key);
         self.touched.push(key);
@@ -190,12 +184,9 @@ impl Xtp {
 
     /// Who listens, and for which service; or why not.
     //= X-5
-    fn judge(
-        &self,
-        options: Options,
-        address: &AddressSegment,
-        traffic: &Traffic,
-    ) -> Result<(ListenerId, Service), Value> {
+    fn judge(&self, options: Options, address: FirstAddress, traffic: FirstTraffic) -> Result<Wanted, Value> {
+        let FirstTraffic::Known(traffic) = traffic else { return Err(Value::TrafficFormat) };
+        let FirstAddress::Known(address) = address else { return Err(Value::AddressFormat) };
         let host: IpAddr = match address.hosts {
             HostPair::V4 { destination, .. } => destination.into(),
             HostPair::V6 { destination, .. } => destination.into(),
@@ -229,18 +220,12 @@ impl Xtp {
         if listener.block.is_rate_binding && is_too_fast && self.shared.config.codec == Codec::Xtp40 {
             return Err(Value::TrafficRefused);
         }
-        Ok((id, service))
+        Ok(Wanted { listener: id, service, address, traffic })
     }
 
     /// A context for a FIRST, if there is room.
-    fn accept(
-        &mut self,
-        now: Time,
-        meta: &RxMeta,
-        header: &Header,
-        listener: ListenerId,
-        (service, traffic): (Service, &Traffic),
-    ) -> Option<ContextKey> {
+    fn accept(&mut self, now: Time, packet: &FirstPacket<'_>, wanted: &Wanted) -> Option<ContextKey> {
+        let (FirstPacket { meta, header, .. }, listener) = (packet, wanted.listener);
         self.make_room_half_open(now);
         let found = self.listeners.get_mut(&listener)?;
         let ring = found.ring.take();
@@ -257,7 +242,7 @@ impl Xtp {
             peer: meta.source,
             from: meta.destination,
             start: header.seq,
-            service,
+            service: wanted.service,
         };
         let key = self.new_context(now, &birth, block)?;
         self.by_peer.insert((meta.source, header.key.value), key);
@@ -269,20 +254,19 @@ impl Xtp {
         if let Some((buffer, bytes)) = ring {
             context.incoming.set_ring(buffer, bytes);
         }
-        heed_traffic(context, now, traffic);
+        heed_traffic(context, now, &wanted.traffic);
         Some(key)
     }
 
     /// Hands a datagram over; false if there is no room for it.
     fn deliver_datagram(
         &mut self,
-        meta: &RxMeta,
         rx: &mut Placed<'_>,
-        segment: &Segment,
-        (listener, service, address, btag): (ListenerId, Service, AddressSegment, Option<[u8; 8]>),
-        (start, data): (u64, &Range<usize>),
+        packet: &FirstPacket<'_>,
+        wanted: Wanted,
         context: Option<ContextKey>,
     ) -> bool {
+        let FirstPacket { meta, segment, header, btag, ref data } = *packet;
         let len = data.len() as u64;
         let counters = &mut self.shared.counters;
         let limits = &self.shared.config.limits;
@@ -305,7 +289,8 @@ impl Xtp {
         counters.data_packets_received += 1;
         counters.messages_received += 1;
         counters.bytes_received += len;
-        let (peer, context) = (meta.source, context.map(ContextId));
+        let Wanted { listener, service, address, .. } = wanted;
+        let (peer, start, context) = (meta.source, header.seq, context.map(ContextId));
         self.shared.events.push_back(Event::Datagram {
             listener,
             peer,

@@ -1,5 +1,6 @@
 //! What arrives: from the datagram to the context (specs/xtp.md, 3.2 to 3.9).
 
+use crate::accept::FirstPacket;
 use crate::context::{Context, Phase, Role};
 use crate::diag::{answer_to, is_answerable};
 use crate::engine::Xtp;
@@ -79,14 +80,15 @@ impl Xtp {
         }
         match body {
             Body::First { btag, data, .. } if header.key.rtn && !header.options.contains(Options::MULTI) => {
-                self.on_first_with_key(now, meta, rx, segment, (header, btag, data));
+                self.on_first_with_key(now, rx, &FirstPacket { meta, segment, header, btag, data });
             }
             Body::First { address, traffic, btag, data } if !header.key.rtn => {
                 if header.options.contains(Options::MULTI) {
                     let body = Body::First { address, traffic, btag, data };
                     self.on_group_packet(now, meta, rx, segment, header, body);
                 } else {
-                    self.on_first(now, meta, rx, segment, header, (address, traffic), btag, data);
+                    let packet = FirstPacket { meta, segment, header, btag, data };
+                    self.on_first(now, rx, &packet, (address, traffic));
                 }
             }
             Body::First { .. } => self.shared.counters.packets_malformed += 1,

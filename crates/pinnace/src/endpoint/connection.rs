@@ -1,25 +1,19 @@
 //! Connections: messages to a peer and back, by whatever method was chosen.
 
-use super::ending::{Ending, Unwaited};
-use super::{ConnectionError, Delivery, MessageStream, PerMessage, departed};
-use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Sending, Turn, within};
+mod closing;
+
+use super::ending::Ending;
+use super::{ConnectionError, Delivery, MessageStream, PerMessage};
+use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Sending, Turn};
 use crate::counters::Shown;
 use crate::network::deadline;
-use crate::service::{Choice, Direction, Method, Path, Pattern, Reliability, Selection, Service, choose};
-use crate::{Error, Message, Unsent, a1};
+use crate::service::{Choice, Method, Path, Pattern, Reliability, Selection, Service, choose};
+use crate::{Error, Message, Unsent};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
-
-/// How long the end of a connection waits for what was sent.
-const LINGER: Duration = Duration::from_secs(1);
-/// How long a connection that is broken off tries to say so.
-const FAREWELL: Duration = Duration::from_millis(200);
-/// No end lasts longer: beyond all that clocks tell there is none.
-const LONGEST_LINGER: Duration = Duration::from_secs(1 << 30);
 
 /// What a connection is made of beside its carrier.
 pub(crate) struct Parts {
@@ -661,112 +655,6 @@ impl Connection {
     pub fn clear(&self) {
         self.carrier.clear();
     }
-
-    /// Ends what is sent: waits at most `linger` for it to arrive, and tells the peer, whose next
-    /// [`recv`](Connection::recv) behind the last message is `None`. What the peer sends can still be received.
-    ///
-    /// Without the time for that it fails with [`Error::Timeout`], and the end follows what was sent as long as the connection
-    /// is there; to close again is to wait again. So `close(Duration::ZERO)` ends what is sent and waits for nothing.
-    ///
-    /// # Errors
-    /// If not everything has arrived, or nobody knows.
-    pub fn close(&self, linger: Duration) -> Result<(), Error> {
-        let _unwaited = Unwaited(&self.ending, &self.carrier);
-        self.end(linger)
-    }
-
-    /// Waits for the end of what is sent.
-    fn end(&self, linger: Duration) -> Result<(), Error> {
-        self.stop_sending();
-        let deadline = Instant::now().checked_add(linger);
-        let Some(_turn) = self.ending.turn.take(deadline) else { return Err(Error::Timeout) };
-        match self.ending.result(self.method) {
-            Some(known) => known,
-            None => self.ended(self.carrier.close(deadline).map_err(|error| self.carrier.explained(error))),
-        }
-    }
-
-    fn stop_sending(&self) {
-        if !self.is_closed.swap(true, Ordering::Relaxed) {
-            self.shown.close();
-        }
-    }
-
-    /// What the end has come to.
-    fn ended(&self, ended: Result<(), Error>) -> Result<(), Error> {
-        match &ended {
-            Ok(()) => self.ending.has_ended.store(true, Ordering::Relaxed),
-            Err(Error::Timeout) => {}
-            Err(error) => self.ending.has_failed_so(error),
-        }
-        ended
-    }
-
-    /// Ends the connection at once, in both directions, and not in order: what has not arrived is given up, and the peer,
-    /// who could not know otherwise that something is missing, gets an error behind what has come
-    /// ([`ConnectionError::BrokenOff`], [`ConnectionError::Lost`], or that of the method). May take a fifth of a second to tell
-    /// it, and over a slow path two seconds. A connection that is dropped while its thread panics ends so.
-    ///
-    /// ```
-    /// use pinnace::{Endpoint, service::Service};
-    /// let endpoint = Endpoint::bind("127.0.0.1:0")?;
-    /// let listener = endpoint.listen(&Service::new())?;
-    /// let sender = Endpoint::client().connect(&listener.local_addr().to_string(), &Service::new())?;
-    /// let receiver = listener.accept()?;
-    /// sender.send(b"the first of many".to_vec())?;
-    /// sender.flush()?;
-    /// sender.abort();
-    /// assert!(receiver.recv()?.is_some());
-    /// assert!(receiver.recv().is_err(), "and not `None`");
-    /// # Ok::<(), pinnace::Error>(())
-    /// ```
-    pub fn abort(&self) {
-        self.abort_until(Instant::now() + FAREWELL);
-    }
-
-    /// As [`abort`](Self::abort), and waits for nothing: whoever calls has others to serve.
-    pub(crate) fn give_up(self) {
-        self.abort_until(Instant::now());
-    }
-
-    fn abort_until(&self, deadline: Instant) {
-        self.is_closed.store(true, Ordering::Relaxed);
-        // Also while somebody waits for what he sent to arrive; but not where all has, both ways.
-        let has_sent_all = self.ending.has_ended.load(Ordering::Relaxed);
-        if !has_sent_all {
-            self.ending.fails(ConnectionError::Closed.into());
-        }
-        let has_received_all =
-            self.current().direction == Direction::OneWay || self.has_received_end.load(Ordering::Relaxed);
-        let is_over = self.is_broken_off.load(Ordering::Relaxed) || (has_sent_all && has_received_all);
-        if !is_over {
-            self.is_broken_off.store(true, Ordering::Relaxed);
-            self.shown.close();
-            self.carrier.abort(deadline);
-        }
-    }
-
-    /// Like [`Connection::close`], for tasks.
-    ///
-    /// # Errors
-    /// As [`Connection::close`].
-    pub async fn close_async(&self, linger: Duration) -> Result<(), Error> {
-        let _unwaited = Unwaited(&self.ending, &self.carrier);
-        self.stop_sending();
-        let until = Instant::now() + linger.min(LONGEST_LINGER);
-        let Some(_turn) = within(until, self.ending.turn.take_async()).await else { return Err(Error::Timeout) };
-        if let Some(known) = self.ending.result(self.method) {
-            return known;
-        }
-        let flushed = within(until, self.carrier.flush_async()).await.unwrap_or(Err(Error::Timeout));
-        let told = within(until, self.carrier.close_async()).await.unwrap_or(Err(Error::Timeout));
-        let closed = match told {
-            // The peer has closed, and needs to know nothing more.
-            Err(Error::CallRefused(a1::Refused::NoConnection)) => flushed,
-            told => flushed.and(told),
-        };
-        self.ended(closed.map_err(|error| self.carrier.explained(error)))
-    }
 }
 
 /// Of a stream it is no message that is so large.
@@ -783,16 +671,5 @@ fn peers(carrier: &Carrier, first: SocketAddr) -> String {
             count => format!("{first} and {} more", count - 1),
         },
         _ => first.to_string(),
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        // Nobody receives any more what is under way to whoever has broken off.
-        if thread::panicking() || self.was_broken_off.load(Ordering::Relaxed) || self.end(LINGER).is_err() {
-            self.abort();
-        }
-        self.carrier.leave();
-        departed::keep(Arc::clone(&self.carrier));
     }
 }

@@ -4,15 +4,14 @@
 //! by the socket until every sink has it, or is gone.
 //= A-15
 
-use super::exchange::{Exchange, Lane, Way};
+use super::exchange::{Exchange, Way};
 use super::port::{Call, canonical, deadline, resolve_to};
-use super::sending::status_of;
+use super::sending::{Unsendable, copy, has_room, queue};
 use super::socket::Inner;
 use super::{Connection, Failure, Full, Group, Qos, Refused, Sending, SlowSink, Socket};
-use crate::attempts::{Attempts, Unqueued};
+use crate::attempts::Attempts;
 use crate::{Error, Message, Unsent};
-use pinnace_a1::{CastId, Output};
-use pinnace_core::BufferId;
+use pinnace_a1::CastId;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::Deref;
@@ -375,49 +374,18 @@ impl Socket {
     }
 
     /// Queues a message; the inner error says what was in its way.
-    fn cast(&self, mut message: Message, is_tracked: bool) -> Result<Result<(CastId, u64), Uncast<Message>>, Unsent> {
+    fn cast(&self, message: Message, is_tracked: bool) -> Result<Result<(CastId, u64), Unsendable<Message>>, Unsent> {
         let Some(cast) = self.inner.casting().cast else {
             return Err(Unsent::new(message, Error::CallRefused(Refused::NotConnected)));
         };
-        let len = message.len();
-        let queued = self.inner.end.port.call(|mut call| {
-            // SAFETY: the message moves into the lane of the set, which keeps it, untouched, until the event that takes
-            // the buffer out of the table again.
-            let buffer = unsafe { message.lend(call.memory) };
-            match queue(&mut call, cast, buffer, len) {
-                Ok((ticket, lane)) => {
-                    lane.lend(ticket, message, is_tracked);
-                    Ok((cast, ticket))
-                }
-                Err(refused) => {
-                    call.memory.remove(buffer);
-                    Err(uncast(&mut call, cast, message, refused))
-                }
-            }
-        });
-        queued.map_err(|error| Unsent::new(None, error))
+        let queued = self.inner.end.port.call(|mut call| queue(&mut call, Way::Many(cast), message, is_tracked));
+        Ok(queued.map_err(|error| Unsent::new(None, error))?.map(|ticket| (cast, ticket)))
     }
 
     /// Queues a copy, in storage of the socket's.
-    fn cast_copy(&self, bytes: &[u8]) -> Result<Result<(), Uncast<()>>, Error> {
+    fn cast_copy(&self, bytes: &[u8]) -> Result<Result<(), Unsendable<()>>, Error> {
         let cast = self.inner.casting().cast.ok_or(Error::CallRefused(Refused::NotConnected))?;
-        let queued = self.inner.end.port.call(|mut call| {
-            let Some(buffer) = call.memory.allocate_copy(bytes) else {
-                let error = Error::io("cannot copy bytes", io::ErrorKind::OutOfMemory.into());
-                return Err(Unqueued { message: (), error, full_at: None });
-            };
-            match queue(&mut call, cast, buffer, bytes.len()) {
-                Ok((_, lane)) => {
-                    lane.copy();
-                    Ok(())
-                }
-                Err(refused) => {
-                    call.memory.give_back(buffer);
-                    Err(uncast(&mut call, cast, (), refused))
-                }
-            }
-        });
-        Ok(queued?)
+        Ok(self.inner.end.port.call(|mut call| copy(&mut call, Way::Many(cast), bytes))?)
     }
 
     /// Waits until every message has arrived at every sink that lives.
@@ -480,34 +448,6 @@ impl Socket {
         }
         failure.map_or(Ok(()), |failure| Err(Error::ConnectionFailed(failure)))
     }
-}
-
-/// Why a message was not queued; if a sink had no room, how often there had been some.
-type Uncast<M> = Unqueued<M, (CastId, u64)>;
-
-/// Queues a message; returns its ticket, and where what is under way is kept.
-fn queue<'a>(
-    call: &'a mut Call<'_>,
-    cast: CastId,
-    buffer: BufferId,
-    len: usize,
-) -> Result<(u64, &'a mut Lane), Refused> {
-    let ticket = call.engine.cast_send(call.now, cast, Output::new(buffer, len as u64))?;
-    call.state.cast(cast).map(|lane| (ticket, lane)).ok_or(Refused::NoConnection)
-}
-
-fn uncast<M>(call: &mut Call<'_>, cast: CastId, message: M, refused: Refused) -> Uncast<M> {
-    if refused != Refused::Full {
-        return Unqueued { message, error: Error::CallRefused(refused), full_at: None };
-    }
-    let sinks = call.engine.sinks(cast).into_iter();
-    let status = sinks.map(|sink| status_of(call.engine, call.now, sink)).reduce(|a, b| a | b);
-    let room = call.state.cast(cast).map_or(0, |lane| lane.room);
-    Unqueued { message, error: Error::WindowFull(status.unwrap_or_default()), full_at: Some((cast, room)) }
-}
-
-fn has_room(state: &mut Exchange, (cast, room): (CastId, u64)) -> Option<()> {
-    state.cast(cast).is_none_or(|lane| lane.room != room).then_some(())
 }
 
 fn is_flushed(state: &mut Exchange, cast: CastId) -> Option<()> {

@@ -42,7 +42,7 @@ pub(super) struct Lane {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
     /// Over one connection.
-    One(Place),
+    One(Place, ConnectionId),
     /// To a set of sinks.
     Many(CastId),
 }
@@ -242,7 +242,7 @@ impl Exchange {
     /// What goes a way.
     pub(super) fn lane(&mut self, way: Way) -> Option<&mut Lane> {
         match way {
-            Way::One(place) => self.association(place).map(|association| &mut association.lane),
+            Way::One(place, _) => self.association(place).map(|association| &mut association.lane),
             Way::Many(cast) => self.cast(cast),
         }
     }
@@ -250,7 +250,7 @@ impl Exchange {
     /// Forgets what nobody needs of it.
     pub(super) fn tidy_way(&mut self, way: Way) {
         match way {
-            Way::One(place) => self.tidy(place),
+            Way::One(place, _) => self.tidy(place),
             Way::Many(cast) => self.tidy_cast(cast),
         }
     }

@@ -3,16 +3,14 @@
 //! Always true: a message that was queued is sent before those that are queued after it; one that was not is given back.
 
 use super::Connection;
-use super::exchange::{Exchange, Way};
-use super::node::Node;
+use super::exchange::{Exchange, Lane, Way};
 use super::port::{Call, End, deadline};
 use super::{Failure, Refused, Status};
 use crate::attempts::{Attempts, Unqueued};
-use crate::places::Place;
 use crate::zcrp::Progress;
 use crate::{Error, Message, Unsent};
-use pinnace_a1::{ConnectionId, Output};
-use pinnace_core::Time;
+use pinnace_a1::Output;
+use pinnace_core::BufferId;
 use pinnace_runtime::{WaitError, Waiting};
 use std::future::Future;
 use std::io;
@@ -42,67 +40,91 @@ impl From<Full> for Attempts<'_> {
     }
 }
 
+/// Why a message was not queued; if there was no room, where, and how often there had been some.
+pub(super) type Unsendable<M> = Unqueued<M, (Way, u64)>;
+
 /// What a refusal of the engine means to the sender of a message.
-fn unqueued<M>(call: &mut Call<'_>, place: Place, id: ConnectionId, message: M, refused: Refused) -> Unqueued<M> {
-    let association = call.state.association(place);
-    let failure = association.as_ref().and_then(|association| association.failure());
-    let room = association.map_or(0, |association| association.lane.room);
-    let (error, full_at) = match (refused, failure) {
-        (Refused::Full, _) => (Error::WindowFull(status_of(call.engine, call.now, id)), Some(room)),
+fn unqueued<M>(call: &mut Call<'_>, way: Way, message: M, refused: Refused) -> Unsendable<M> {
+    let error = match (refused, way) {
+        (Refused::Full, _) => Error::WindowFull(status_of(call, way)),
         // What has happened says more than that it is over.
-        (Refused::NoConnection, Some(failure)) => (Error::ConnectionFailed(failure), None),
-        _ => (Error::CallRefused(refused), None),
+        (Refused::NoConnection, Way::One(place, _)) => {
+            let failure = call.state.association(place).and_then(|association| association.failure());
+            failure.map_or(Error::CallRefused(refused), Error::ConnectionFailed)
+        }
+        _ => Error::CallRefused(refused),
     };
-    Unqueued { message, error, full_at }
+    let room = call.state.lane(way).map_or(0, |lane| lane.room);
+    Unqueued { message, error, full_at: (refused == Refused::Full).then_some((way, room)) }
 }
 
-/// The status as it is, without telling the application of it.
-pub(super) fn status_of(engine: &Node, now: Time, id: ConnectionId) -> Status {
-    engine.facts(now, id).map_or(Status::NONE, |facts| facts.status)
+/// The status as it is, without telling the application of it; of many, what any of them says.
+fn status_of(call: &Call<'_>, way: Way) -> Status {
+    let status = |id| call.engine.facts(call.now, id).map_or(Status::NONE, |facts| facts.status);
+    match way {
+        Way::One(_, id) => status(id),
+        Way::Many(cast) => call.engine.sinks(cast).into_iter().map(status).reduce(|a, b| a | b).unwrap_or_default(),
+    }
 }
 
-/// Queues a message of a connection that is here. Returns its ticket.
+/// Hands the engine a message; returns its ticket, and where what is under way is kept.
+fn send<'a>(call: &'a mut Call<'_>, way: Way, buffer: BufferId, len: usize) -> Result<(u64, &'a mut Lane), Refused> {
+    let output = Output::new(buffer, len as u64);
+    let ticket = match way {
+        Way::One(_, id) => call.engine.send(call.now, id, output),
+        Way::Many(cast) => call.engine.cast_send(call.now, cast, output),
+    }?;
+    call.state.lane(way).map(|lane| (ticket, lane)).ok_or(Refused::NoConnection)
+}
+
+/// Queues a message to a connection, or a set of sinks, that is here. Returns its ticket.
 pub(super) fn queue(
     call: &mut Call<'_>,
-    place: Place,
-    id: ConnectionId,
+    way: Way,
     mut message: Message,
     is_tracked: bool,
-) -> Result<u64, Unqueued<Message>> {
+) -> Result<u64, Unsendable<Message>> {
     let len = message.len();
-    // SAFETY: the message moves into the association's lane, which keeps it, untouched, until the event that takes the
-    // buffer out of the table again.
+    // SAFETY: the message moves into its lane, which keeps it, untouched, until the event that takes the buffer out of the
+    // table again.
     let buffer = unsafe { message.lend(call.memory) };
-    let refused = match (call.engine.send(call.now, id, Output::new(buffer, len as u64)), call.state.association(place))
-    {
-        (Ok(ticket), Some(association)) => {
-            association.lane.lend(ticket, message, is_tracked);
-            return Ok(ticket);
+    match send(call, way, buffer, len) {
+        Ok((ticket, lane)) => {
+            lane.lend(ticket, message, is_tracked);
+            Ok(ticket)
         }
-        (Ok(_), None) => Refused::NoConnection,
-        (Err(refused), _) => refused,
-    };
-    call.memory.remove(buffer);
-    Err(unqueued(call, place, id, message, refused))
+        Err(refused) => {
+            call.memory.remove(buffer);
+            Err(unqueued(call, way, message, refused))
+        }
+    }
 }
 
 /// Queues a copy, in storage of the socket's.
-fn copy(call: &mut Call<'_>, place: Place, id: ConnectionId, bytes: &[u8]) -> Result<(), Unqueued<()>> {
+pub(super) fn copy(call: &mut Call<'_>, way: Way, bytes: &[u8]) -> Result<(), Unsendable<()>> {
     let Some(buffer) = call.memory.allocate_copy(bytes) else {
         let error = Error::io("cannot copy bytes", io::ErrorKind::OutOfMemory.into());
         return Err(Unqueued { message: (), error, full_at: None });
     };
-    let output = Output::new(buffer, bytes.len() as u64);
-    let refused = match (call.engine.send(call.now, id, output), call.state.association(place)) {
-        (Ok(_), Some(association)) => {
-            association.lane.copy();
-            return Ok(());
+    match send(call, way, buffer, bytes.len()) {
+        Ok((_, lane)) => {
+            lane.copy();
+            Ok(())
         }
-        (Ok(_), None) => Refused::NoConnection,
-        (Err(refused), _) => refused,
+        Err(refused) => {
+            call.memory.give_back(buffer);
+            Err(unqueued(call, way, (), refused))
+        }
+    }
+}
+
+/// Whether there may be room again.
+pub(super) fn has_room(state: &mut Exchange, (way, room): (Way, u64)) -> Option<()> {
+    let is_closed = match way {
+        Way::One(place, _) => state.association(place).is_some_and(|association| association.closed.is_some()),
+        Way::Many(_) => false,
     };
-    call.memory.give_back(buffer);
-    Err(unqueued(call, place, id, (), refused))
+    (is_closed || state.lane(way).is_none_or(|lane| lane.room != room)).then_some(())
 }
 
 impl Connection {
@@ -158,16 +180,11 @@ impl Connection {
     }
 
     fn sending(&self, ticket: u64) -> Sending {
-        Sending::new(&self.line.end, Way::One(self.line.place), ticket)
+        Sending::new(&self.line.end, self.way(), ticket)
     }
 
     pub(crate) fn send_until(&self, message: Message, is_tracked: bool, attempts: Attempts<'_>) -> Result<u64, Unsent> {
-        attempts.queue(
-            &self.line.end.port,
-            message,
-            |message| self.queue(message, is_tracked),
-            |state, room| self.has_room(state, room),
-        )
+        attempts.queue(&self.line.end.port, message, |message| self.queue(message, is_tracked), has_room)
     }
 
     /// Like [`Connection::send`], for tasks: the future waits for room.
@@ -193,22 +210,16 @@ impl Connection {
         is_tracked: bool,
         attempts: Attempts<'_>,
     ) -> Result<u64, Unsent> {
-        attempts
-            .queue_async(
-                &self.line.end.port,
-                message,
-                |message| self.queue(message, is_tracked),
-                |state, room| self.has_room(state, room),
-            )
-            .await
+        attempts.queue_async(&self.line.end.port, message, |message| self.queue(message, is_tracked), has_room).await
     }
 
-    fn queue(&self, message: Message, is_tracked: bool) -> Result<Result<u64, Unqueued<Message>>, Unsent> {
-        let line = &self.line;
-        line.end
-            .port
-            .call(|mut call| queue(&mut call, line.place, line.id, message, is_tracked))
-            .map_err(|error| Unsent::new(None, error))
+    fn way(&self) -> Way {
+        Way::One(self.line.place, self.line.id)
+    }
+
+    fn queue(&self, message: Message, is_tracked: bool) -> Result<Result<u64, Unsendable<Message>>, Unsent> {
+        let queued = self.line.end.port.call(|mut call| queue(&mut call, self.way(), message, is_tracked));
+        queued.map_err(|error| Unsent::new(None, error))
     }
 
     /// Queues a copy of `bytes`, in memory that the socket uses again and again: for messages that are small, or whose
@@ -217,12 +228,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub fn send_copy(&self, bytes: &[u8], full: Full) -> Result<(), Error> {
-        Attempts::from(full).queue(
-            &self.line.end.port,
-            (),
-            |()| self.queue_copy(bytes),
-            |state, room| self.has_room(state, room),
-        )
+        Attempts::from(full).queue(&self.line.end.port, (), |()| self.queue_copy(bytes), has_room)
     }
 
     /// Like [`Connection::send_copy`], for tasks.
@@ -230,14 +236,11 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub async fn send_copy_async(&self, bytes: &[u8]) -> Result<(), Error> {
-        Attempts::Until(None)
-            .queue_async(&self.line.end.port, (), |()| self.queue_copy(bytes), |state, room| self.has_room(state, room))
-            .await
+        Attempts::Until(None).queue_async(&self.line.end.port, (), |()| self.queue_copy(bytes), has_room).await
     }
 
-    fn queue_copy(&self, bytes: &[u8]) -> Result<Result<(), Unqueued<()>>, Error> {
-        let line = &self.line;
-        Ok(line.end.port.call(|mut call| copy(&mut call, line.place, line.id, bytes))?)
+    fn queue_copy(&self, bytes: &[u8]) -> Result<Result<(), Unsendable<()>>, Error> {
+        Ok(self.line.end.port.call(|mut call| copy(&mut call, self.way(), bytes))?)
     }
 
     /// Queues many messages in few calls, and waits where the window is full. All of them have been queued when it
@@ -246,17 +249,8 @@ impl Connection {
     /// # Errors
     /// The messages that were not queued, and why.
     pub fn send_all(&self, messages: Vec<Message>) -> Result<(), (Vec<Message>, Error)> {
-        let line = &self.line;
-        let queue = |call: &mut Call<'_>, message| queue(call, line.place, line.id, message, false).map(drop);
-        let has_room = |state: &mut Exchange, room| self.has_room(state, room);
-        Attempts::Until(None).queue_all(&line.end.port, messages, queue, has_room)
-    }
-
-    fn has_room(&self, state: &mut Exchange, room: u64) -> Option<()> {
-        state
-            .association(self.line.place)
-            .is_none_or(|association| association.lane.room != room || association.closed.is_some())
-            .then_some(())
+        let queue = |call: &mut Call<'_>, message| queue(call, self.way(), message, false).map(drop);
+        Attempts::Until(None).queue_all(&self.line.end.port, messages, queue, has_room)
     }
 
     /// Waits until everything that was queued has arrived (without retransmission: has left).
@@ -353,7 +347,7 @@ fn taken(state: &mut Exchange, way: Way, ticket: u64) -> Option<Outcome> {
     let (message, is_delivered) = state.lane(way)?.take(ticket)?;
     let result = match way {
         _ if is_delivered => Ok(()),
-        Way::One(place) => {
+        Way::One(place, _) => {
             let ended = state.association(place).and_then(|association| association.ended());
             Err(Error::ConnectionFailed(match ended {
                 Some(Err(failure)) => failure,

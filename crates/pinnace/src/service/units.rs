@@ -49,7 +49,8 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         return Err(format!("`{text}` is no number of bytes"));
     }
     let number: f64 = number.parse().map_err(|_| format!("`{text}` is no number of bytes"))?;
-    Ok((number * factor as f64) as u64)
+    let bytes = number * factor as f64;
+    if bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err("too large".to_owned()) }
 }
 
 /// Bytes from the first up to, and without, the second: `0..1KiB`.
@@ -117,9 +118,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "" if value == 0.0 => 1.0,
         _ => return Err(wrong()),
     };
-    // Beyond 2^53 ns a double is not exact.
+    // Within 2^53 ns, up to which a double is exact.
     Some(value * nanoseconds)
-        .filter(|&nanoseconds| nanoseconds <= 9e15)
+        .filter(|&nanoseconds| nanoseconds <= LONGEST.as_nanos() as f64)
         .map(|nanoseconds| Duration::from_nanos(nanoseconds.round() as u64))
         .ok_or_else(wrong)
 }
@@ -189,7 +190,7 @@ mod tests {
         {
             assert_eq!(bytes(text), Ok(value), "{text}");
         }
-        for text in ["", "x", "1 parsec", "99999999999999999999TiB", "-1"] {
+        for text in ["", "x", "1 parsec", "99999999999999999999TiB", "99999999.0TiB", "-1"] {
             assert!(bytes(text).is_err(), "{text}");
         }
         assert_eq!(bytes("-5"), Err("`-5` is no number of bytes".to_owned()));
@@ -224,7 +225,7 @@ mod tests {
         }
         assert_eq!(duration("50ms"), Ok(Duration::from_millis(50)));
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
-        for text in ["", "50", "50 parsecs", "-1s", "999999999999s"] {
+        for text in ["", "50", "50 parsecs", "-1s", "8640001s", "9000000s", "999999999999s"] {
             assert!(duration(text).is_err(), "{text}");
         }
     }

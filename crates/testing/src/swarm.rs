@@ -152,6 +152,17 @@ pub fn millis(random: &mut Random, most: u64) -> Duration {
     micros(random, most * 1000)
 }
 
+/// From some moment on the network carries packets of 600 bytes at most; one of three does not say so.
+pub fn shrink(seed: u64, network: &mut NetworkConfig) {
+    network.mtu_changes = vec![(Duration::from_millis(seed * 7 % 200), 600)];
+    network.icmp = !seed.is_multiple_of(3);
+}
+
+/// Whether a network says when it has begun to carry less. In one that does not, everything may vanish from then on.
+pub fn tells(network: &NetworkConfig) -> bool {
+    network.icmp || network.mtu_changes.is_empty()
+}
+
 /// A network with a delay of at most so many microseconds, and faults of most kinds: losses of datagrams, of which
 /// `losses` says the shares, in bursts, and of trains; jitter, reordering, duplicates, and damage (`damages`).
 pub fn network(random: &mut Random, delay: u64, losses: &[f64], damages: &[f64]) -> NetworkConfig {

@@ -161,7 +161,10 @@ impl Plan {
             && [&self.there, &self.back].iter().all(|network| {
                 let (low, high) = network.partitions.first().copied().unwrap_or_default();
                 let random = network.loss + network.train_loss + network.corrupt;
-                high - low < Duration::from_secs(1) && network.burst_loss.is_none() && random < 0.2
+                high - low < Duration::from_secs(1)
+                    && network.burst_loss.is_none()
+                    && random < 0.2
+                    && swarm::tells(network)
             })
     }
 }
@@ -401,4 +404,16 @@ fn every_message_arrives_whole_or_both_ends_are_told() {
     //= Z-2, Z-8, Z-14, Z-19, Z-20 test
     let swarm = Swarm { package: "pinnace-zcrp", seeds: 10_000, twice_every: 100 };
     swarm.run(Plan::from_seed, |plan| (run(&plan), []));
+}
+
+/// What is too large for a path from then on is cut, or told of, or both ends are told that nothing comes through.
+#[test]
+fn paths_that_shrink_in_mid_transfer_keep_the_promises() {
+    for seed in 0..60 {
+        let mut plan = Plan::from_seed(seed);
+        for network in [&mut plan.there, &mut plan.back] {
+            swarm::shrink(seed, network);
+        }
+        run(&plan);
+    }
 }

@@ -35,7 +35,7 @@ pub enum QueueSize {
 /// | `corrupt` | `0.01%[:through]` | packets with flipped bits: dropped by the checksum, or let through |
 /// | `mtu` | `1500` | largest IP packet |
 /// | `mtu-change` | `1280@2s` | another limit from then on; may be repeated |
-/// | `icmp` | `no` | an MTU that is exceeded drops silently |
+/// | `icmp` | `no` | an MTU that is exceeded drops silently; who is told of it lets the network cut the rest |
 /// | `partition` | `2s..5s` | nothing passes from then until then; may be repeated |
 /// | `adversary` | `1000` | injected datagrams a second from a third address |
 ///

@@ -73,6 +73,9 @@ pub struct HostConfig {
     pub receive_buffer: usize,
     /// The largest datagram that the host's own link takes, in bytes; a larger one is refused at once.
     pub max_datagram: usize,
+    /// Whether the link lets the network cut what is too large from then on when it has been told that something is, as the
+    /// links over IP do (those over Ethernet cannot).
+    pub fragments: bool,
     /// Whether the socket is connected: what comes from others than its peer never reaches the engine.
     pub is_connected: bool,
 }
@@ -89,6 +92,7 @@ impl Default for HostConfig {
             read_cost: Duration::ZERO,
             receive_buffer: 4 << 20,
             max_datagram: 65_507,
+            fragments: true,
             is_connected: false,
         }
     }
@@ -175,6 +179,8 @@ pub(crate) struct Host<E: Engine> {
     queue: VecDeque<Packet>,
     queued_bytes: usize,
     reports: VecDeque<PathEvent>,
+    /// What it sends from now on may be cut by the network.
+    may_be_cut: bool,
     read_at: Time,
     busy_until: Time,
     held: bool,
@@ -193,6 +199,7 @@ pub(crate) struct Outgoing {
     pub(crate) source: Option<Address>,
     pub(crate) destination: Address,
     pub(crate) ecn: pinnace_core::Ecn,
+    pub(crate) may_be_cut: bool,
     pub(crate) datagrams: Vec<Vec<u8>>,
 }
 
@@ -219,6 +226,7 @@ impl<E: Engine> Host<E> {
             queue: VecDeque::new(),
             queued_bytes: 0,
             reports: VecDeque::new(),
+            may_be_cut: false,
             read_at: Time::ZERO,
             busy_until: Time::ZERO,
             held: false,
@@ -322,6 +330,7 @@ impl<E: Engine> Host<E> {
         }
         if self.busy_until <= now && self.has_input() {
             while let Some(event) = self.reports.pop_front() {
+                self.may_be_cut |= self.config.fragments && matches!(event, PathEvent::TooLarge { .. });
                 self.driven.handle_path_event(now, event);
             }
             if self.read_at <= now {
@@ -412,6 +421,7 @@ impl<E: Engine> Host<E> {
             source: train.source(),
             destination: train.destination(),
             ecn: train.ecn(),
+            may_be_cut: self.may_be_cut,
             datagrams,
         });
         if self.train.is_awaited() {

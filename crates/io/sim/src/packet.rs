@@ -37,6 +37,9 @@ pub struct Packet {
     pub destination: Address,
     /// Its ECN bits.
     pub ecn: Ecn,
+    /// Whether the network may cut it where it is too large. What is cut is whole again at its end, and counts as whole on its
+    /// way.
+    pub may_be_cut: bool,
     /// When it left.
     pub sent_at: Time,
     /// Where it is.
@@ -57,6 +60,7 @@ impl Packet {
             source,
             destination,
             ecn: Ecn::NotCapable,
+            may_be_cut: false,
             sent_at: Time::ZERO,
             position,
             injected: false,

@@ -528,6 +528,7 @@ impl<E: Engine, A: Application<E>> Simulation<E, A> {
             let mut packet = Packet::new(self.packets, source, to, way.unwrap_or(nowhere), data);
             packet.train = self.trains;
             packet.ecn = train.ecn;
+            packet.may_be_cut = train.may_be_cut;
             packet.sent_at = self.now;
             self.trace.record(self.now, &packet, Fate::Sent);
             if way.is_some() {
@@ -557,6 +558,7 @@ impl<E: Engine, A: Application<E>> Simulation<E, A> {
                 let mut packet = Packet::new(self.packets, source, group, *way, data);
                 packet.train = self.trains;
                 packet.ecn = train.ecn;
+                packet.may_be_cut = train.may_be_cut;
                 packet.sent_at = self.now;
                 self.trace.record(self.now, &packet, Fate::Sent);
                 self.network.send(self.now, packet, outputs);

@@ -205,6 +205,11 @@ impl Plan {
     /// Whether nothing happens on the way that could keep `flow` from its end. That a process stops for a while does not.
     pub(crate) fn is_calm(&self, flow: &Flow) -> bool {
         let has_time = self.freeze.is_none_or(|(.., time)| time < Duration::from_secs(5));
-        self.is_tame && flow.is_calm && flow.is_listened && has_time
+        swarm::tells(&self.there)
+            && swarm::tells(&self.back)
+            && self.is_tame
+            && flow.is_calm
+            && flow.is_listened
+            && has_time
     }
 }

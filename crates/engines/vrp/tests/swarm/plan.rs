@@ -168,6 +168,7 @@ impl Plan {
                 && network.train_loss < 0.1
                 && network.corrupt < 0.05
                 && network.burst_loss.is_none()
+                && swarm::tells(network)
                 && network.partitions.is_empty()
                 && network.rate.is_none_or(|rate| rate > 10_000_000)
                 && network.queue_bytes().is_none_or(|bytes| bytes > 65_535)

@@ -336,6 +336,7 @@ impl Plan {
                 && network.train_loss == 0.0
                 && network.corrupt < 0.02
                 && network.burst_loss.is_none()
+                && swarm::tells(network)
                 && network.partitions.is_empty()
                 && network.rate.is_none_or(|rate| rate > 5_000_000)
                 && network.mtu.is_none_or(|mtu| mtu as usize >= self.configs[0].datagram_bytes + 28)

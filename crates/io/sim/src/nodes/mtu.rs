@@ -1,10 +1,16 @@
 //! The largest packet that a path carries.
+//!
+//! As with IPv4 and UDP where nothing may be cut (DF), which is how the links of this project begin: what is too large is
+//! dropped, and its sender is told, or not (a black hole). A link that is told lets the network cut what it sends from then on
+//! ([`HostConfig::fragments`](crate::HostConfig::fragments)), because most engines cannot cut a datagram in two once it is
+//! numbered; so do the hosts here. A cut packet stays whole in the simulation: the headers of its fragments take no time, and
+//! it is lost as one, not more often than others.
 
 use crate::packet::HEADER_BYTES;
 use crate::{Exits, Fate, Node, Packet};
 use pinnace_core::{Random, Time};
 
-/// Drops packets that are too large, and tells the sender as ICMP does (or not).
+/// Drops packets that are too large and may not be cut, and tells the sender as ICMP does (or not).
 #[derive(Clone, Debug)]
 pub struct Mtu {
     bytes: u32,
@@ -42,7 +48,7 @@ impl Mtu {
 impl Node for Mtu {
     fn enter(&mut self, packet: Packet, _: &mut Random, exits: &mut Exits) {
         let limit = self.limit(exits.now());
-        if packet.wire_bytes() <= limit as usize {
+        if packet.wire_bytes() <= limit as usize || packet.may_be_cut {
             exits.forward(packet);
             return;
         }

@@ -194,7 +194,13 @@ fn corruption_is_dropped_or_let_through() {
 
 #[test]
 fn too_large_datagrams_are_dropped_and_reported() {
-    let mut simulation = pair(10, "delay=10ms");
+    let mut simulation: Simulation<Probe> = Simulation::new(10);
+    let cuts_nothing = HostConfig { fragments: false, ..HostConfig::default() };
+    for _ in 0..2 {
+        simulation.add_host_with(Probe::default(), Inbox::default(), cuts_nothing);
+    }
+    let wire = "delay=10ms".parse().unwrap();
+    simulation.link(A, B, &wire, &wire);
     let mtu = Mtu::new(1500).change_at(ms(100), 1280);
     simulation.set_route(A, B, Path::new().node(Delay::new(Duration::from_millis(10))).node(mtu));
     for at in [0, 95] {
@@ -225,6 +231,19 @@ fn too_large_datagrams_are_dropped_and_reported() {
     let mut simulation = pair(10, "mtu=1500,icmp=no");
     trickle(&mut simulation, 3, 1473, Duration::ZERO);
     assert!(simulation.application(A).events.is_empty() && simulation.application(B).events.is_empty());
+}
+
+#[test]
+fn who_is_told_of_a_smaller_mtu_lets_the_network_cut() {
+    let mut simulation = pair(19, "delay=10ms");
+    let (delay, mtu) = (Delay::new(Duration::from_millis(10)), Mtu::new(1500).change_at(ms(30), 1000));
+    simulation.set_route(A, B, Path::new().node(delay).node(mtu));
+    trickle(&mut simulation, 80, 1200, Duration::from_millis(1));
+    let came: Vec<u32> = arrivals(&simulation, B).iter().map(|a| a.1).collect();
+    // What leaves until the first report is there is lost, 10 ms there and 10 ms back.
+    assert_eq!(came, (0..20).chain(100 - came.len() as u32..80).collect::<Vec<_>>());
+    assert!((59..=60).contains(&came.len()), "{came:?}");
+    assert_eq!(simulation.trace().count(Fate::TooLarge), 80 - came.len() as u64);
 }
 
 #[test]

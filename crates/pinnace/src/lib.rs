@@ -30,6 +30,8 @@ pub mod daemon;
 mod endpoint;
 mod error;
 mod fault;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 #[cfg(test)]
 mod inline;
 mod lock;

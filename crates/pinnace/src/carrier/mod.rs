@@ -44,6 +44,8 @@ pub use received::{Received, ReceivedInto};
 pub(crate) use room::{LOOK as LOOK_FOR_BREAK, UnderWay};
 pub use sending::Delivered;
 pub(crate) use sending::Sending;
+#[cfg(any(test, fuzzing))]
+pub(crate) use tags::sort;
 pub(crate) use turn::Turn;
 pub(crate) use vrp::{Vrp, Ways};
 pub(crate) use xtp::{Xtp, patient, programmed};

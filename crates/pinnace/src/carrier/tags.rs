@@ -67,7 +67,7 @@ pub(super) fn clipped(mut holes: Vec<Range<usize>>, len: usize) -> Vec<Range<usi
 }
 
 /// The message that has come, where `next` was expected. `None`: what came is no message, or not all of one.
-pub(super) fn sort(received: xtp::Received, next: &mut u32) -> Option<Received> {
+pub(crate) fn sort(received: xtp::Received, next: &mut u32) -> Option<Received> {
     let tag = Tag::parse(received.btag?);
     let len = tag.within(received.data.len())?;
     let mut data = received.data;

@@ -52,12 +52,12 @@ mod elsewhere;
 mod options;
 mod path;
 #[cfg(target_os = "linux")]
-mod protocol;
+pub(crate) mod protocol;
 mod refusal;
 #[cfg(target_os = "linux")]
 mod server;
 #[cfg(target_os = "linux")]
-mod socket;
+pub(crate) mod socket;
 mod statistics;
 
 #[cfg(target_os = "linux")]

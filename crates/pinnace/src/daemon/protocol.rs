@@ -19,19 +19,19 @@ use pinnace_qbuf::{ClientId, Stats};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// The version of these messages.
-pub(super) const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 2;
 /// Bytes of every message.
-pub(super) const BYTES: usize = 256;
+pub(crate) const BYTES: usize = 256;
 
 const MAGIC: [u8; 4] = *b"PnDm";
 const HEADER: usize = 8;
 
 /// A message as it is sent.
-pub(super) type Message = [u8; BYTES];
+pub(crate) type Message = [u8; BYTES];
 
 /// What a client asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Request {
+pub(crate) enum Request {
     /// The first of all. Answered by [`Reply::Welcome`], with the pool.
     Hello,
     /// This process is that client of the pool. A process that talks with itself has two.
@@ -59,7 +59,7 @@ pub(super) enum Request {
 /// A link that needs a right to use, and has one owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(super) enum Via {
+pub(crate) enum Via {
     /// IP protocol 36.
     Ip36 = 1,
     /// Ethernet.
@@ -68,7 +68,7 @@ pub(super) enum Via {
 
 /// What the daemon answers, or says to a listener.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// With the descriptor of the pool.
     Welcome,
     /// The client of the pool is known.
@@ -93,7 +93,7 @@ pub(super) enum Reply {
 
 /// What is no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Malformed {
+pub(crate) enum Malformed {
     /// Not of ours at all, or with fields that cannot be.
     Garbage,
     /// Of another version.
@@ -101,7 +101,7 @@ pub(super) enum Malformed {
 }
 
 impl Request {
-    pub(super) fn encode(&self) -> Message {
+    pub(crate) fn encode(&self) -> Message {
         match *self {
             Self::Hello => Writer::new(1),
             Self::Attach(client) => Writer::new(2).u32(client.to_bits()),
@@ -117,7 +117,7 @@ impl Request {
         .bytes
     }
 
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let (kind, mut reader) = Reader::new(bytes)?;
         let request = match kind {
             1 => Self::Hello,
@@ -137,7 +137,7 @@ impl Request {
 }
 
 impl Reply {
-    pub(super) fn encode(&self) -> Message {
+    pub(crate) fn encode(&self) -> Message {
         match *self {
             Self::Welcome => Writer::new(0x101),
             Self::Attached => Writer::new(0x102),
@@ -153,7 +153,7 @@ impl Reply {
         .bytes
     }
 
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let (kind, mut reader) = Reader::new(bytes)?;
         let reply = match kind {
             0x101 => Self::Welcome,

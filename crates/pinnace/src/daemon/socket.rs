@@ -15,7 +15,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// A socket of the kind that both sides use.
-pub(super) fn new(flags: SocketFlags) -> io::Result<OwnedFd> {
+pub(crate) fn new(flags: SocketFlags) -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags | SocketFlags::CLOEXEC, None)?)
 }
 
@@ -52,7 +52,7 @@ fn send_with(socket: BorrowedFd<'_>, message: &Message, fds: &[BorrowedFd<'_>], 
 
 /// What a receive found.
 #[derive(Debug)]
-pub(super) enum Received {
+pub(crate) enum Received {
     /// Bytes, perhaps a message.
     Bytes(usize),
     /// Too many bytes, or descriptors that nobody asked for.
@@ -74,7 +74,7 @@ pub(super) fn receive(socket: BorrowedFd<'_>, message: &mut Message) -> io::Resu
 }
 
 /// Receives into `message` what may bring the descriptors of a channel, or fewer.
-pub(super) fn receive_fds(socket: BorrowedFd<'_>, message: &mut Message) -> io::Result<(Received, Vec<OwnedFd>)> {
+pub(crate) fn receive_fds(socket: BorrowedFd<'_>, message: &mut Message) -> io::Result<(Received, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = match receive_with(socket, message, &mut control)? {

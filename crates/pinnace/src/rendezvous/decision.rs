@@ -8,10 +8,10 @@ use super::wire::Status;
 use crate::service::{Method, Service};
 
 /// Why there is no connection.
-pub(super) type Refusal = (Status, String);
+pub(crate) type Refusal = (Status, String);
 
 /// The method, for a client that has `methods` (numbers, the best first).
-pub(super) fn decide(
+pub(crate) fn decide(
     service: &Service,
     methods: &[u8],
     limits: &Service,

@@ -5,14 +5,14 @@
 
 pub(crate) mod client;
 mod cookie;
-mod decision;
+pub(crate) mod decision;
 mod host;
 pub(crate) mod many;
 mod natives;
 pub(crate) mod server;
 mod socket;
 mod task;
-mod wire;
+pub(crate) mod wire;
 
 pub(crate) use many::Invitation;
 pub(crate) use natives::is_duplex;

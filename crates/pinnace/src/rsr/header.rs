@@ -23,7 +23,7 @@ use super::ByteOrder;
 const KNOWN_BYTES: usize = 12;
 
 /// Bytes of the header that we write: always the same, so that it can be put before a payload that is there already.
-pub(super) const HEADER_BYTES: usize = 20;
+pub(crate) const HEADER_BYTES: usize = 20;
 
 const MAGIC: [u8; 4] = *b"RSR1";
 const LITTLE_ENDIAN: u16 = 1;
@@ -34,16 +34,16 @@ const KNOWN_FLAGS: u16 = LITTLE_ENDIAN | ENDPOINT;
 
 /// What a header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) handler: u16,
-    pub(super) order: ByteOrder,
+pub(crate) struct Header {
+    pub(crate) handler: u16,
+    pub(crate) order: ByteOrder,
     /// The endpoint that is meant; `None` is whichever listens.
-    pub(super) endpoint: Option<u64>,
+    pub(crate) endpoint: Option<u64>,
 }
 
 /// Why a header cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unusable {
+pub(crate) enum Unusable {
     /// It is none, or not whole.
     Malformed,
     /// It asks for something that is not known here.
@@ -51,7 +51,7 @@ pub(super) enum Unusable {
 }
 
 impl Header {
-    pub(super) fn write(&self, bytes: &mut [u8; HEADER_BYTES]) {
+    pub(crate) fn write(&self, bytes: &mut [u8; HEADER_BYTES]) {
         let mut flags = 0;
         if self.order == ByteOrder::Little {
             flags |= LITTLE_ENDIAN;
@@ -67,7 +67,7 @@ impl Header {
     }
 
     /// The header that a frame begins with, and its length.
-    pub(super) fn parse(frame: &[u8]) -> Result<(Self, usize), Unusable> {
+    pub(crate) fn parse(frame: &[u8]) -> Result<(Self, usize), Unusable> {
         let Some((known, rest)) = frame.split_first_chunk::<KNOWN_BYTES>() else { return Err(Unusable::Malformed) };
         let [m0, m1, m2, m3, h0, h1, f0, f1, l0, l1, l2, l3] = *known;
         if [m0, m1, m2, m3] != MAGIC {

@@ -48,7 +48,7 @@ mod buffer;
 mod context;
 mod endpoint;
 mod error;
-mod header;
+pub(crate) mod header;
 mod local;
 mod method;
 mod number;

@@ -20,6 +20,8 @@ const TOOLS: &[Tool] = &[
         packages: &["gcc", "libc6-dev"],
         without: "the C programs against libpinnace are not compiled",
     },
+    Tool { program: "c++", packages: &["g++"], without: "the headers of libpinnace are not tried from C++" },
+    Tool { program: "pkg-config", packages: &["pkg-config"], without: "`pinnace.pc` is not tried" },
     Tool { program: "ip", packages: &["iproute2"], without: "no network namespaces: the veth paths are not tried" },
     Tool {
         program: "ethtool",
@@ -49,6 +51,8 @@ const TOOLS: &[Tool] = &[
 
 /// How many tests of one program run at a time.
 const THREADS: &str = "RUST_TEST_THREADS";
+/// Whether a test fails that would be skipped for want of a program.
+const NO_SKIPS: &str = "PINNACE_NO_SKIPS";
 
 /// Every test of the workspace, documentation examples included; its closing lines are those of `cargo test`.
 pub(crate) fn test(root: &Path) -> Result<()> {
@@ -65,6 +69,9 @@ pub(crate) fn test(root: &Path) -> Result<()> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = std::env::var(THREADS).unwrap_or_else(|_| (2 * processors).to_string());
     let _threads = shell.push_env(THREADS, threads);
+    // Where programs are installed, no test is skipped for want of one (`pinnace_testing::skip`); 0 lets it be.
+    let strict = std::env::var(NO_SKIPS).unwrap_or_else(|_| u8::from(installs(&shell)).to_string());
+    let _strict = shell.push_env(NO_SKIPS, strict);
     cmd!(shell, "cargo test --workspace --locked --no-fail-fast").run()?;
     python
 }
@@ -140,10 +147,14 @@ fn provide_tools(shell: &Shell) -> Result<()> {
     Ok(())
 }
 
+/// Whether missing programs are installed: as root on Debian.
+fn installs(shell: &Shell) -> bool {
+    cmd!(shell, "id -u").quiet().read().is_ok_and(|id| id == "0") && has(shell, "apt-get")
+}
+
 /// Installs packages, as root on Debian; otherwise, or if that fails, they are missing still.
 pub(crate) fn install(shell: &Shell, packages: &[&str]) {
-    let is_root = cmd!(shell, "id -u").quiet().read().is_ok_and(|id| id == "0");
-    if !is_root || !has(shell, "apt-get") {
+    if !installs(shell) {
         return;
     }
     let _quiet = shell.push_env("DEBIAN_FRONTEND", "noninteractive");

@@ -1,7 +1,5 @@
 //! `cargo xtask install` puts everything where programs find it: a C program is compiled by what pkg-config says, and runs.
 
-#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -82,7 +80,7 @@ fn a_c_program_is_compiled_by_pkg_config_and_runs() {
         .args(["--cflags", "--libs", "pinnace"])
         .output();
     let (Ok(flags), Ok(_)) = (asked, Command::new("cc").arg("--version").output()) else {
-        println!("skipped: there is no `cc`, or no `pkg-config`");
+        pinnace_testing::skip::program("there is no `cc`, or no `pkg-config`");
         return;
     };
     assert!(flags.status.success(), "{}", said(&flags));

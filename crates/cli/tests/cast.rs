@@ -1,5 +1,4 @@
 //! `pinnace cast` and `pinnace tune`: streams to several sinks, and what happens to them.
-#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 
 mod common;
 
@@ -90,7 +89,7 @@ fn several_sinks_get_it_byte_for_byte_at_its_own_pace() {
 #[test]
 fn sinks_of_both_families_on_this_host_are_reached() {
     if UdpSocket::bind("[::1]:0").is_err() {
-        println!("skipped: there is no IPv6 here");
+        pinnace_testing::skip::host("there is no IPv6 here");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

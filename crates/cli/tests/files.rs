@@ -245,7 +245,6 @@ fn nobody_there_and_nothing_to_send_are_reported() {
 
 /// Nobody is asked for: what cannot be read is found before the receiver is.
 #[test]
-#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn what_cannot_be_read_is_refused_before_anything_is_sent() {
     let from = tempfile::tempdir().unwrap();
     let top = from.path().join("top");
@@ -265,7 +264,9 @@ fn what_cannot_be_read_is_refused_before_anything_is_sent() {
         }
         let sent = match command.output() {
             Ok(sent) => sent,
-            Err(error) => return eprintln!("left out: another user cannot run the program here ({error})"),
+            Err(error) => {
+                return pinnace_testing::skip::host(format_args!("another user cannot run the program here ({error})"));
+            }
         };
         fs::set_permissions(&secret, fs::Permissions::from_mode(0o700)).unwrap();
         let error = text(&sent.stderr);
@@ -461,10 +462,9 @@ fn who_waits_for_another_sender_of_the_same_file_is_named_once() {
 }
 
 #[test]
-#[allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 fn the_bars_of_several_senders_say_whose_they_are() {
     if Command::new("script").arg("--version").output().is_err() {
-        println!("skipped: there is no `script`, which lends a terminal");
+        pinnace_testing::skip::program("there is no `script`, which lends a terminal");
         return;
     }
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -1,5 +1,4 @@
 //! `pinnace xtp listen`, `send` and `transact`, and `pinnace perf --protocol xtp`.
-#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 mod common;
 #[path = "qmp/relay.rs"]

@@ -1,5 +1,4 @@
 //! `pinnace xtp send` and `listen` with a multicast group.
-#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 mod common;
 
@@ -13,7 +12,7 @@ use std::process::Stdio;
 fn group(number: u8) -> Option<String> {
     let over_loopback = MulticastOptions { interface: Ipv4Addr::LOCALHOST, ..MulticastOptions::default() };
     if let Err(error) = probe_multicast(&over_loopback) {
-        eprintln!("skipped: this machine has no multicast on its loopback interface ({error})");
+        pinnace_testing::skip::host(format_args!("this machine has no multicast on its loopback interface ({error})"));
         return None;
     }
     let id = std::process::id();

@@ -1,6 +1,5 @@
 //! A1's sinks in a multicast group, over real UDP sockets on the loopback interface.
 #![cfg(target_os = "linux")]
-#![allow(clippy::print_stdout, reason = "says what was skipped, and why")]
 
 #[path = "support/groups.rs"]
 mod groups;

@@ -1,7 +1,6 @@
 //! QMP over Ethernet and over IP protocol 36, between two network namespaces with a veth between them.
 
 #![cfg(target_os = "linux")]
-#![allow(clippy::print_stdout)] // why a test was skipped
 
 #[path = "support/namespace.rs"]
 mod namespace;

@@ -1,7 +1,5 @@
 //! The native interface on real UDP sockets: waiting in every way, many threads, and peers that misbehave.
 
-#![allow(clippy::print_stdout, reason = "says what was skipped, and why")]
-
 use pinnace::zcrp::{Failure, Listener, Options, Progress, Receiver, Refused, Sender};
 use pinnace::{Error, Message};
 #[cfg(target_os = "linux")]
@@ -115,7 +113,7 @@ fn send_in_the_name_of(source: SocketAddrV4, to: SocketAddrV4, data: &[u8]) -> b
     let socket = match socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, Some(ipproto::RAW)) {
         Ok(socket) => socket,
         Err(error) => {
-            println!("skipped: this user may not send in the name of others ({error})");
+            pinnace_testing::skip::host(format_args!("this user may not send in the name of others ({error})"));
             return false;
         }
     };

@@ -651,7 +651,7 @@ fn protocol_36_carries_it_too() {
     let server = match Endpoint::bind("127.0.36.21:7000", &options) {
         Ok(server) => server,
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            eprintln!("skipped: raw sockets need CAP_NET_RAW ({source})");
+            pinnace_testing::skip::host(format_args!("raw sockets need CAP_NET_RAW ({source})"));
             return;
         }
         Err(error) => panic!("{error}"),

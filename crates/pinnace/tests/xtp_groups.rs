@@ -1,6 +1,5 @@
 //! XTP's streams to a multicast group (specs/xtp.md, X-22), over real UDP sockets on the loopback interface.
 #![cfg(target_os = "linux")]
-#![allow(clippy::print_stdout, reason = "says what was skipped, and why")]
 
 #[path = "support/groups.rs"]
 mod groups;

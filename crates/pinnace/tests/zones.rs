@@ -2,7 +2,6 @@
 //! veths between them, whose far ends have the same address. Without the privilege for that, the tests say so and pass.
 
 #![cfg(target_os = "linux")]
-#![allow(clippy::print_stdout)] // why a test was skipped
 
 #[path = "support/namespace.rs"]
 mod namespace;

@@ -1,5 +1,6 @@
 //! What the tests and fuzz targets of engines and drivers share: [one engine driven by hand](hand), [corpora](corpus) and
-//! the [scripts](script) that their inputs are, [swarms](swarm), and an [engine that needs storage](scrolls).
+//! the [scripts](script) that their inputs are, [swarms](swarm), an [engine that needs storage](scrolls); and,
+//! for all tests, how they say that they are [skipped](skip).
 //!
 //! Panics are this crate's way to report: it is for tests only.
 #![forbid(unsafe_code)]
@@ -9,6 +10,7 @@ pub mod corpus;
 pub mod hand;
 pub mod script;
 pub mod scrolls;
+pub mod skip;
 pub mod swarm;
 
 /// The least of so many measurements: what is measured costs that, and the rest is the machine's other work.

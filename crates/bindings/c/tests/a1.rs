@@ -13,8 +13,6 @@
 //= A-21 test
 //= A-22 test
 
-#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
-
 #[allow(dead_code, reason = "shared with other tests")]
 mod support;
 

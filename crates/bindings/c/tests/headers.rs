@@ -1,8 +1,6 @@
 //! Every header is enough by itself: it compiles without a warning as strict C99, where nothing of POSIX has been asked for, as
 //! later C, and as C++; and all of them together.
 
-#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
-
 #[allow(dead_code, reason = "shared with other tests")]
 mod support;
 

@@ -6,8 +6,6 @@
 //= Z-17 test
 //= Z-19 test
 
-#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
-
 #[allow(dead_code, reason = "shared with other tests")]
 mod support;
 
@@ -60,7 +58,7 @@ fn the_header_is_cpp_as_well() {
 fn only_the_interface_is_exported() {
     let library = &library().shared;
     let Ok(output) = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output() else {
-        println!("skipped: there is no `nm`");
+        pinnace_testing::skip::program("there is no `nm`");
         return;
     };
     assert!(output.status.success(), "nm fails");
@@ -102,7 +100,7 @@ fn the_package_description_is_complete() {
         .args(["--static", "--libs", "--cflags", "pinnace"])
         .output();
     let Ok(output) = asked else {
-        println!("skipped: there is no `pkg-config`");
+        pinnace_testing::skip::program("there is no `pkg-config`");
         return;
     };
     let said = String::from_utf8_lossy(&output.stdout);

@@ -9,8 +9,6 @@
 //= B-15 test
 //= Q-10 test
 
-#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
-
 #[allow(dead_code, reason = "shared with other tests")]
 mod support;
 

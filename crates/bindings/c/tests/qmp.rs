@@ -6,8 +6,6 @@
 //= Q-1 test
 //= Q-12 test
 
-#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
-
 #[allow(dead_code, reason = "shared with other tests")]
 mod support;
 

@@ -3,8 +3,6 @@
 //!
 //! `PINNACE_BLESS=1 cargo test -p pinnace-c --test rsr` writes the header anew.
 
-#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
-
 #[allow(dead_code, reason = "shared with other tests")]
 mod support;
 

@@ -3,8 +3,6 @@
 //!
 //! `PINNACE_BLESS=1 cargo test -p pinnace-c --test unified` writes the header anew; once more, and the manual page.
 
-#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
-
 mod manual;
 #[allow(dead_code, reason = "shared with other tests")]
 mod support;

@@ -1,7 +1,5 @@
 //! The one interface from C over shared memory: the programs that are run over every other method, and a daemon.
 
-#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
-
 #[allow(dead_code, reason = "shared with other tests")]
 mod support;
 

@@ -14,8 +14,6 @@
 //= X-20 test
 //= X-21 test
 
-#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
-
 #[allow(dead_code, reason = "shared with other tests")]
 mod support;
 #[allow(dead_code, unreachable_pub, reason = "the library's own, to be compared with the header")]

@@ -2,8 +2,6 @@
 //!
 //= Q-13 test
 
-#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
-
 mod support;
 
 use support::{MIXES, program, run};

@@ -258,7 +258,7 @@ pub(crate) fn able() -> bool {
     } else {
         return true;
     };
-    eprintln!("left out: needs {missing}");
+    pinnace_testing::skip::host(format_args!("needs {missing}"));
     false
 }
 
@@ -325,7 +325,7 @@ pub(crate) fn protocol_36() -> Option<MutexGuard<'static, ()>> {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:")).map(str::trim).expect("a line");
     if u64::from_str_radix(rights, 16).expect("hexadecimal") & 1 << 13 == 0 {
-        eprintln!("left out: needs CAP_NET_RAW");
+        pinnace_testing::skip::host("needs CAP_NET_RAW");
         return None;
     }
     let ip = |args: &str| Command::new("ip").args(args.split(' ')).output().is_ok_and(|output| output.status.success());

@@ -1,5 +1,4 @@
 //! `pinnace qmp listen` and `send`, `pinnace perf` and `ping` with `--protocol qmp`, and `pinnace qbuf`: the real command.
-#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -65,7 +65,7 @@ fn shared_memory_is_measured_with_a_daemon_of_its_own() {
 #[test]
 fn ethernet_is_measured_between_namespaces() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("left out: needs root");
+        pinnace_testing::skip::host("needs root");
         return;
     }
     let lines = objects(&[&PERF[..], &["--sizes", "64KiB", "--link", "ether", "--path", "veth1500"]].concat());

@@ -52,9 +52,9 @@ fn signals_reach_the_command() {
     for (signal, number, code) in [("-TERM", 15, 41), ("-INT", 2, 42), ("-USR1", 10, 43)] {
         let name = signal.trim_start_matches('-');
         if is_ignored(number) {
-            println!(
-                "skipped: whoever started this test has signal {name} ignored, and a shell does not catch such a one"
-            );
+            pinnace_testing::skip::host(format_args!(
+                "whoever started this test has signal {name} ignored, and a shell does not catch such a one"
+            ));
             continue;
         }
         let script = format!("trap 'exit {code}' {name}; echo ready; while :; do sleep 0.05; done");
@@ -113,7 +113,7 @@ fn what_cannot_run_over_qmp_is_refused_in_one_line() {
         Ok(output) if output.status.success() => {
             refused(&["--", program.to_str().expect("UTF-8")], 126, "statically linked");
         }
-        _ => println!("skipped: nothing can be linked statically here (Debian: gcc, libc6-dev)"),
+        _ => pinnace_testing::skip::program("nothing can be linked statically here (Debian: gcc, libc6-dev)"),
     }
     let output = run(&["--", "true"]).env("PINNACE_PRELOAD", "/nonexistent").output().expect("it runs");
     assert_eq!(output.status.code(), Some(1));
@@ -206,7 +206,7 @@ fn the_companion_lasts_as_long_as_who_went_on_in_the_background() {
     fs::write(&source, DAEMON).expect("written");
     match Command::new("cc").arg("-o").arg(&program).arg(&source).output() {
         Ok(output) => assert!(output.status.success(), "{}", text(&output.stderr)),
-        Err(_) => return println!("skipped: there is no compiler (Debian: gcc, libc6-dev)"),
+        Err(_) => return pinnace_testing::skip::program("there is no compiler (Debian: gcc, libc6-dev)"),
     }
     let script = format!("while [ ! -e {} ]; do sleep 0.05; done", stop.display());
     let output = run(&["--", program.to_str().expect("UTF-8"), &script]).output().expect("it runs");

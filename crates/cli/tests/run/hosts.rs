@@ -24,7 +24,7 @@ pub(crate) struct Hosts {
 impl Hosts {
     pub(crate) fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            println!("skipped: only root makes network namespaces");
+            pinnace_testing::skip::host("only root makes network namespaces");
             return None;
         }
         installed("ip", "iproute2")?;
@@ -45,7 +45,7 @@ impl Hosts {
         ] {
             let done = Command::new("ip").args(line.split(' ')).stderr(Stdio::null()).status().expect("ip runs");
             if !done.success() {
-                println!("skipped: no network namespaces here (ip {line})");
+                pinnace_testing::skip::host(format_args!("no network namespaces here (ip {line})"));
                 return None;
             }
         }

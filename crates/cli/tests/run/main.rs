@@ -4,8 +4,6 @@
 //!
 //= Q-13 test
 
-#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
-
 #[path = "../common/mod.rs"]
 mod common;
 

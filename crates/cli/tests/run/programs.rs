@@ -158,7 +158,7 @@ fn postgres() -> Option<PathBuf> {
 #[test]
 fn pgbench_and_postgresql() {
     let Some(programs) = postgres() else {
-        println!("skipped: there is no PostgreSQL (Debian: postgresql, postgresql-contrib)");
+        pinnace_testing::skip::program("there is no PostgreSQL (Debian: postgresql, postgresql-contrib)");
         return;
     };
     let folder = tempfile::Builder::new().prefix("pinnace-pg").tempdir_in("/tmp").expect("a folder");
@@ -174,7 +174,10 @@ fn pgbench_and_postgresql() {
             .status()
             .expect("runuser runs");
         if !reach.success() {
-            println!("skipped: the user postgres cannot reach {}", env!("CARGO_BIN_EXE_pinnace"));
+            pinnace_testing::skip::host(format_args!(
+                "the user postgres cannot reach {}",
+                env!("CARGO_BIN_EXE_pinnace")
+            ));
             return;
         }
     }

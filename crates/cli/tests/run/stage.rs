@@ -47,7 +47,7 @@ pub(crate) fn installed(program: &str, package: &str) -> Option<PathBuf> {
         .map(|folder| folder.join(program))
         .find(|path| path.is_file());
     if found.is_none() {
-        println!("skipped: there is no {program} (Debian: {package})");
+        pinnace_testing::skip::program(format_args!("there is no {program} (Debian: {package})"));
     }
     found
 }

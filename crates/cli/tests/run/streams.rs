@@ -240,14 +240,14 @@ fn whoever_has_the_udp_port_keeps_nobody_waiting() {
 #[test]
 fn what_the_first_process_of_a_container_has_said_arrives() {
     if !rustix::process::geteuid().is_root() {
-        return println!("skipped: only root makes process namespaces");
+        return pinnace_testing::skip::host("only root makes process namespaces");
     }
     let (Some(cc), Some(unshare)) = (installed("cc", "gcc libc6-dev"), installed("unshare", "util-linux")) else {
         return;
     };
     let unshare = [unshare.to_str().expect("UTF-8"), "--pid", "--fork", "--kill-child"];
     if !Command::new(unshare[0]).args(&unshare[1..]).arg("true").status().is_ok_and(|status| status.success()) {
-        return println!("skipped: no process namespaces here");
+        return pinnace_testing::skip::host("no process namespaces here");
     }
     let folder = tempfile::tempdir().expect("a folder");
     let program = compiled(&cc, folder.path(), SERVES);

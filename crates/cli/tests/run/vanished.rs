@@ -1,4 +1,5 @@
 //! Peers whose hosts vanish without a word, and what keep-alive and the user time-out do about it. Needs root.
+#![allow(clippy::print_stdout, reason = "says how long it took")]
 
 use crate::common::text;
 use crate::hosts::{Hosts, at, compiled};

@@ -66,7 +66,7 @@ fn endpoint(at: SocketAddr, codec: Codec, carrier: Carrier, file: &Path, loss: f
         Carrier::Ip36 => match Ip36Link::bind(at.ip(), &Ip36Options::default()) {
             Ok(link) => Box::new(link),
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-                println!("skipped: IP protocol 36 needs CAP_NET_RAW");
+                pinnace_testing::skip::host("IP protocol 36 needs CAP_NET_RAW");
                 return None;
             }
             Err(error) => panic!("{error}"),

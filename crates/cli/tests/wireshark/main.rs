@@ -2,8 +2,6 @@
 //!
 //! Where tshark is not installed these tests say so and pass.
 
-#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
-
 mod a1;
 #[path = "../common/mod.rs"]
 mod common;

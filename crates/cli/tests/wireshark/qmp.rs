@@ -26,7 +26,7 @@ fn every_packet_has_nocheck_and_fastnak_and_a_right_header_check() {
         let listen = ["qmp", "listen", at, "--link", link, "--count", "2", "--pcap"];
         let _alone = PROTOCOL_36.lock().unwrap_or_else(PoisonError::into_inner);
         if link == "ip36" && !may_use_raw_sockets() {
-            println!("skipped: IP protocol 36 needs CAP_NET_RAW");
+            pinnace_testing::skip::host("IP protocol 36 needs CAP_NET_RAW");
             continue;
         }
         let listening = Listening::start(&[&listen[..], &[far.to_str().expect("UTF-8")]].concat());

@@ -103,7 +103,7 @@ impl Tshark {
     /// Finds it, with the loader of all dissectors; says so if it is not installed.
     pub(crate) fn find() -> Option<Self> {
         if Command::new("tshark").arg("--version").output().is_err() {
-            println!("skipped: tshark is not installed (apt-get install tshark)");
+            pinnace_testing::skip::program("tshark is not installed (apt-get install tshark)");
             return None;
         }
         let home = TempDir::new().expect("a directory");

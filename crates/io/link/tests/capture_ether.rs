@@ -64,7 +64,7 @@ fn a_packet_follows_the_ethernet_header_at_once() {
 fn tshark_decodes_it_once_it_knows_the_type() {
     let version = Command::new("tshark").arg("--version").stderr(Stdio::null()).output();
     if !version.is_ok_and(|version| String::from_utf8_lossy(&version.stdout).contains("with Lua")) {
-        println!("skipped: no tshark with Lua here");
+        pinnace_testing::skip::program("no tshark with Lua here");
         return;
     }
     let folder = std::env::temp_dir().join(format!("pinnace-capture-ether-{}", std::process::id()));

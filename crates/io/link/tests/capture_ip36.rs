@@ -81,7 +81,7 @@ fn tshark_decodes_it() {
         command.args(["-r", "-", "-T", "fields", "-E", "separator=|"]).args(fields.iter().flat_map(|f| ["-e", f]));
         let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let Ok(mut tshark) = spawned else {
-            println!("skipped: no tshark here");
+            pinnace_testing::skip::program("no tshark here");
             return;
         };
         tshark.stdin.take().unwrap().write_all(&capture(ends)).unwrap();

@@ -47,7 +47,7 @@ fn namespace() -> bool {
         && run("link set lo up mtu 65536")
         && V6.iter().all(|ip| run(&format!("addr add {ip}/128 dev lo nodad")) && settle(ip));
     if !done {
-        println!("skipped: no network namespace here ({})", std::io::Error::last_os_error());
+        pinnace_testing::skip::host(format_args!("no network namespace here ({})", std::io::Error::last_os_error()));
     }
     done
 }
@@ -607,7 +607,7 @@ fn behind_a_queue() -> Option<(Ip36Link, Ip36Link)> {
         && run("link set q0 up")
         && Command::new("tc").args(bucket.split(' ')).status().is_ok_and(|status| status.success());
     if !is_slow {
-        println!("skipped: no token bucket here");
+        pinnace_testing::skip::host("no token bucket here");
     }
     is_slow.then(|| (bind("10.36.0.1"), far))
 }

@@ -21,7 +21,7 @@ fn namespace(mtu: usize) -> bool {
     // SAFETY: changes this thread's namespace only, which ends with the test.
     let done = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0 && set_mtu(mtu);
     if !done {
-        println!("skipped: no network namespace here ({})", std::io::Error::last_os_error());
+        pinnace_testing::skip::host(format_args!("no network namespace here ({})", std::io::Error::last_os_error()));
     }
     done
 }

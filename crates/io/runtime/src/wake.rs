@@ -347,7 +347,6 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    #[allow(clippy::print_stdout, reason = "says what was skipped, and why")]
     fn a_link_may_have_another_descriptor_whose_device_is_polled_then() {
         let bed = Bed::new().unwrap();
         let [first, second] = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -362,7 +361,7 @@ mod tests {
         };
         assert!(sleep(&first, 10_000) < Duration::from_secs(5));
         if !bed.polls_device() {
-            println!("skipped: this kernel (before 6.9) polls no device for epoll");
+            pinnace_testing::skip::host("this kernel (before 6.9) polls no device for epoll");
             return;
         }
         assert!(sleep(&second, 20) >= Duration::from_millis(19));
@@ -412,7 +411,6 @@ mod tests {
     }
 
     #[cfg(target_os = "linux")]
-    #[allow(clippy::print_stdout, reason = "says what was skipped, and why")]
     #[test]
     fn polling_the_device_a_bed_hears_signals_arrivals_and_the_timeout() {
         use std::net::UdpSocket;
@@ -428,7 +426,7 @@ mod tests {
         };
         assert!(slept(Some(Duration::from_millis(20))) >= Duration::from_millis(19));
         if !bed.polls_device() {
-            println!("skipped: this kernel has no EPIOCSPARAMS (Linux 6.9)");
+            pinnace_testing::skip::host("this kernel has no EPIOCSPARAMS (Linux 6.9)");
             return;
         }
         bed.signal();

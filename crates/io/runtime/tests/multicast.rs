@@ -1,6 +1,6 @@
 //! XTP to a group over real UDP sockets of this machine (specs/xtp.md, X-22).
+#![allow(clippy::print_stdout, reason = "says how much it sent")]
 #![cfg(target_os = "linux")]
-#![allow(clippy::print_stdout, reason = "says what was skipped, and why")]
 
 use pinnace_core::{ControllerKind, Storage, Time};
 use pinnace_link::{BufferTable, GroupLink, MulticastOptions, UdpOptions, probe_multicast};
@@ -82,7 +82,7 @@ fn receive(host: &Host, until: Instant) -> (Vec<u8>, Result<(), pinnace_xtp::Fai
 
 fn carries(service: Service, number: u8, size: usize) {
     if let Err(error) = probe_multicast(&over_loopback()) {
-        println!("skipped: this machine has no multicast on its loopback interface ({error})");
+        pinnace_testing::skip::host(format_args!("this machine has no multicast on its loopback interface ({error})"));
         return;
     }
     let group = group(number);

@@ -120,7 +120,7 @@ fn group(number: u8) -> Option<String> {
     use pinnace::link::{MulticastOptions, probe_multicast};
     let over_loopback = MulticastOptions { interface: std::net::Ipv4Addr::LOCALHOST, ..MulticastOptions::default() };
     if let Err(error) = probe_multicast(&over_loopback) {
-        println!("skipped: this machine has no multicast on its loopback interface ({error})");
+        pinnace_testing::skip::host(format_args!("this machine has no multicast on its loopback interface ({error})"));
         return None;
     }
     let id = std::process::id();
@@ -129,7 +129,7 @@ fn group(number: u8) -> Option<String> {
 
 #[cfg(not(target_os = "linux"))]
 fn group(_: u8) -> Option<String> {
-    println!("skipped: groups are joined on Linux only");
+    pinnace_testing::skip::host("groups are joined on Linux only");
     None
 }
 

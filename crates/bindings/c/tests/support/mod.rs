@@ -86,7 +86,7 @@ pub(crate) fn compiler(variable: &str, default: &str) -> Option<String> {
     let name = std::env::var(variable).unwrap_or_else(|_| default.to_owned());
     let found = Command::new(&name).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
-        println!("skipped: there is no compiler `{name}` (set {variable})");
+        pinnace_testing::skip::program(format_args!("there is no compiler `{name}` (set {variable})"));
     }
     found.then_some(name)
 }
@@ -109,7 +109,7 @@ pub(crate) fn sanitizes() -> bool {
     // Where processes may not be looked at from outside, looking for leaks fails.
     let works = built.is_ok_and(|status| status.success()) && run(&program).status.success();
     if !works {
-        println!("skipped: programs cannot look for leaks here (-fsanitize=address)");
+        pinnace_testing::skip::host("programs cannot look for leaks here (-fsanitize=address)");
     }
     works
 }

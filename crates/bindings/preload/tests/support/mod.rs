@@ -48,7 +48,9 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
                     Some(out)
                 }
                 Err(error) => {
-                    println!("skipped: there is no compiler {cc} ({error}; Debian: gcc, libc6-dev)");
+                    pinnace_testing::skip::program(format_args!(
+                        "there is no compiler {cc} ({error}; Debian: gcc, libc6-dev)"
+                    ));
                     None
                 }
             }

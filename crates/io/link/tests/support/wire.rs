@@ -22,7 +22,7 @@ pub(crate) fn namespace() -> bool {
     // SAFETY: changes this thread's namespace only, which ends with the test.
     let done = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0 && run("link set lo up");
     if !done {
-        println!("skipped: no network namespace here ({})", std::io::Error::last_os_error());
+        pinnace_testing::skip::host(format_args!("no network namespace here ({})", std::io::Error::last_os_error()));
     }
     done
 }

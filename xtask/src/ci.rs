@@ -57,7 +57,7 @@ const NO_SKIPS: &str = "PINNACE_NO_SKIPS";
 /// Every test of the workspace, documentation examples included; its closing lines are those of `cargo test`.
 pub(crate) fn test(root: &Path) -> Result<()> {
     let shell = shell(root)?;
-    provide_tools(&shell)?;
+    let are_there = provide_tools(&shell);
     {
         // Models of shared memory, in which every interleaving is tried: they replace the atomics, so they are built apart.
         let _flags = shell.push_env("RUSTFLAGS", "--cfg loom");
@@ -69,8 +69,8 @@ pub(crate) fn test(root: &Path) -> Result<()> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = std::env::var(THREADS).unwrap_or_else(|_| (2 * processors).to_string());
     let _threads = shell.push_env(THREADS, threads);
-    // Where programs are installed, no test is skipped for want of one (`pinnace_testing::skip`); 0 lets it be.
-    let strict = std::env::var(NO_SKIPS).unwrap_or_else(|_| u8::from(installs(&shell)).to_string());
+    // Where all programs are there, no test is skipped for want of one (`pinnace_testing::skip`); 0 lets it be.
+    let strict = std::env::var(NO_SKIPS).unwrap_or_else(|_| u8::from(are_there).to_string());
     let _strict = shell.push_env(NO_SKIPS, strict);
     cmd!(shell, "cargo test --workspace --locked --no-fail-fast").run()?;
     python
@@ -128,15 +128,18 @@ fn has(shell: &Shell, program: &str) -> bool {
     cmd!(shell, "sh -c 'command -v \"$0\"' {program}").quiet().ignore_stdout().ignore_stderr().run().is_ok()
 }
 
-/// Installs the programs that tests call, where that is possible, and says what goes untested where it is not.
-fn provide_tools(shell: &Shell) -> Result<()> {
+/// Installs the programs that tests call, where that is possible, and says what goes untested where it is not. Returns whether
+/// all are there.
+fn provide_tools(shell: &Shell) -> bool {
     let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !has(shell, tool.program)).collect();
     if missing.is_empty() {
-        return Ok(());
+        return true;
     }
     let packages: Vec<&str> = missing.iter().flat_map(|tool| tool.packages).copied().collect();
     install(shell, &packages);
+    let mut are_there = true;
     for tool in missing.iter().filter(|tool| !has(shell, tool.program)) {
+        are_there = false;
         println!(
             "skipped: `{}` is missing (apt-get install {}): {}",
             tool.program,
@@ -144,17 +147,13 @@ fn provide_tools(shell: &Shell) -> Result<()> {
             tool.without
         );
     }
-    Ok(())
-}
-
-/// Whether missing programs are installed: as root on Debian.
-fn installs(shell: &Shell) -> bool {
-    cmd!(shell, "id -u").quiet().read().is_ok_and(|id| id == "0") && has(shell, "apt-get")
+    are_there
 }
 
 /// Installs packages, as root on Debian; otherwise, or if that fails, they are missing still.
 pub(crate) fn install(shell: &Shell, packages: &[&str]) {
-    if !installs(shell) {
+    let is_root = cmd!(shell, "id -u").quiet().read().is_ok_and(|id| id == "0");
+    if !is_root || !has(shell, "apt-get") {
         return;
     }
     let _quiet = shell.push_env("DEBIAN_FRONTEND", "noninteractive");

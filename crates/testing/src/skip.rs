@@ -1,6 +1,6 @@
 //! Tests, or parts of them, that cannot be done where they run. They say why, and pass; unless it is for a program where
-//! `PINNACE_NO_SKIPS` is 1, as `cargo xtask test` sets it where it installs programs: what it should have installed is missed
-//! there, and not overlooked.
+//! `PINNACE_NO_SKIPS` is 1, as `cargo xtask test` sets it where all programs that it knows of are there: a test that needs one more
+//! fails there, and is not overlooked.
 
 use core::fmt::Display;
 

@@ -10,7 +10,7 @@ use xshell::{Shell, cmd};
 use crate::ci;
 
 /// What the package's tests import, and what builds the package.
-const NEEDED: &[&str] = &["maturin>=1.8,<2", "numpy", "pytest"];
+const NEEDED: &[&str] = &["maturin>=1.8,<2", "mypy>=1.19,<2", "numpy", "pytest"];
 
 /// Builds, installs and tests the package; says what is missing where that cannot be.
 pub(crate) fn test(shell: &Shell, root: &Path) -> Result<()> {

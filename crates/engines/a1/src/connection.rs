@@ -168,8 +168,8 @@ pub(crate) fn stamp(now: Time) -> u32 {
 
 /// Bytes of a datagram beside the block, with the headers of IP and UDP, for congestion control.
 const OVERHEAD: u32 = HEADER_BYTES as u32;
-/// SYNC leaves at least once in so many windows.
-const WINDOWS_A_SYNC: u64 = 16;
+/// SYNC leaves at least once in 16 windows: it is due after one less, because the train that comes to that may be a window long.
+const WINDOWS_A_SYNC: u64 = 15;
 /// A peer that is not heard of is asked so often, and several times before it is given up, which may be after half of the time
 /// that it may be silent: a question can be lost.
 const ASK_EVERY: Duration = Duration::from_secs(1);

@@ -206,3 +206,31 @@ fn sync_measures_the_round_trip_and_nothing_else_does() {
     assert_eq!(facts.round_trip, Some(Duration::from_millis(10)));
     assert_eq!(world.engine(CLIENT).counters().stamps_wrong, 0);
 }
+
+//= A-8 test
+#[test]
+fn a_fast_path_is_measured_every_16_windows() {
+    let messages: Vec<_> = (0..250).map(|number| pattern(9000, number as u8)).collect();
+    let client = Program::opening(small(), messages, Some(LINGER));
+    let mut world = world(7, small(), "delay=100us", Program::listening(vec![], None), client);
+    let (blocks, most, syncs) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let noted = (blocks, most.clone(), syncs.clone());
+    tap(&mut world, CLIENT, SERVER, move |sight| {
+        let (blocks, most, syncs) = &noted;
+        match sight.kind() {
+            Kind::Data => blocks.set(blocks.get() + 1),
+            Kind::Sync => {
+                blocks.set(0);
+                syncs.set(syncs.get() + 1);
+            }
+            _ => {}
+        }
+        most.set(most.get().max(blocks.get()));
+        false
+    });
+    quiet(&mut world);
+    assert_eq!(seen(&world, SERVER).messages.len(), 250);
+    // Four messages of ten blocks are a window; these have nine.
+    assert!((600..=640).contains(&most.get()) && syncs.get() >= 4, "{} blocks, {} SYNCs", most.get(), syncs.get());
+    clean(&world);
+}

@@ -134,7 +134,11 @@ impl Endpoint {
 
     /// The control block of associations for which none is given, to be changed and given.
     pub fn block(&self, service: Service) -> ControlBlock {
-        ControlBlock { service, ..self.end.block.clone() }
+        let block = ControlBlock { service, ..self.end.block.clone() };
+        match self.end.group_queue {
+            Some(wbufsize) if service == Service::Multicast => ControlBlock { wbufsize, ..block },
+            _ => block,
+        }
     }
 
     /// Listens at the endpoint's own port for these services.

@@ -40,7 +40,7 @@ pub struct Options {
     pub block: Option<ControlBlock>,
     /// Bytes that a peer may send ahead of the application, and that may be queued to it: `rwindow`, `rbufsize` and
     /// `wbufsize` of the default control block. By default 262,144 that grow to 4 MiB with an application that keeps up, and
-    /// 4 MiB that may be queued; on a cluster more from the start.
+    /// 4 MiB that may be queued; on a cluster more from the start, and as much queued as a window, but to groups 4 MiB.
     pub window_bytes: Option<u32>,
     /// Congestion controller; by default the profile's: `fixed` (cluster) or `bbr` (Internet).
     pub congestion: Option<ControllerKind>,
@@ -130,6 +130,12 @@ impl Options {
         block
     }
 
+    /// How much is queued to a group, if the application has not chosen that. On a network of one's own that is more than a
+    /// window: what has arrived is held for another round of answers.
+    pub(super) fn group_queue(&self) -> Option<u32> {
+        (self.block.is_none() && self.window_bytes.is_none()).then_some(MOST_WINDOW)
+    }
+
     /// Whether the sizes are chosen beforehand: by the application, or because the network is ours.
     fn has_preset(&self, path: &Path) -> bool {
         self.block.is_some() || self.window_bytes.is_some() || path.is_cluster(self.profile)
@@ -179,7 +185,9 @@ mod tests {
         let (internet, loopback) = (options.default_block(&far), options.default_block(&near));
         assert_eq!((internet.maxdata, internet.rwindow, internet.wbufsize), (1417, 262_144, 4 << 20));
         assert_eq!((loopback.maxdata, loopback.rwindow, loopback.rbufsize), (65_452, 512 << 10, 512 << 10));
-        let own = Options { window_bytes: Some(1000), ..options.clone() }.default_block(&far);
+        let chosen = Options { window_bytes: Some(1000), ..options.clone() };
+        assert_eq!((options.group_queue(), chosen.group_queue()), (Some(4 << 20), None));
+        let own = chosen.default_block(&far);
         assert_eq!((own.rwindow, own.rbufsize, own.wbufsize), (1000, 65_536, 1000));
         let block = ControlBlock { maxdata: 5, ..ControlBlock::default() };
         assert_eq!(Options { block: Some(block.clone()), ..options }.default_block(&near), block);

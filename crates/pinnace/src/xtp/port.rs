@@ -40,6 +40,8 @@ pub(super) struct End {
     names: Names,
     pub(super) groups: Groups,
     pub(super) block: ControlBlock,
+    /// How much is queued to a group, if nobody has chosen that.
+    pub(super) group_queue: Option<u32>,
     pub(super) longest_message: u64,
     pub(super) asks_after_writes: bool,
     pub(super) warnings: Vec<String>,
@@ -172,7 +174,8 @@ pub(super) fn start_as(
     let port = Port::new(engine, link, Exchange::default(), endpoint)
         .map_err(|error| Error::io("cannot start the endpoint", error))?;
     let (asks_after_writes, longest_message) = (false, options.longest_message);
-    Ok(End { port, local, peer, names, groups, block, longest_message, asks_after_writes, warnings })
+    let group_queue = options.group_queue();
+    Ok(End { port, local, peer, names, groups, block, group_queue, longest_message, asks_after_writes, warnings })
 }
 
 impl End {

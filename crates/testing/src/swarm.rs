@@ -152,10 +152,21 @@ pub fn millis(random: &mut Random, most: u64) -> Duration {
     micros(random, most * 1000)
 }
 
-/// From some moment on the network carries packets of 600 bytes at most; one of three does not say so.
-pub fn shrink(seed: u64, network: &mut NetworkConfig) {
-    network.mtu_changes = vec![(Duration::from_millis(seed * 7 % 200), 600)];
-    network.icmp = !seed.is_multiple_of(3);
+/// Runs 60 worlds of which the networks, as `each` hands them over, carry packets of 600 bytes at most from some moment on;
+/// one of three does not say so. What is too large is cut then, or told of, or both ends are told that nothing comes through.
+pub fn shrinking<P, R>(
+    plan: impl Fn(u64) -> P,
+    each: impl Fn(&mut P, &dyn Fn(&mut NetworkConfig)),
+    run: impl Fn(P) -> R,
+) {
+    for seed in 0..60 {
+        let mut plan = plan(seed);
+        each(&mut plan, &|network| {
+            network.mtu_changes = vec![(Duration::from_millis(seed * 7 % 200), 600)];
+            network.icmp = !seed.is_multiple_of(3);
+        });
+        run(plan);
+    }
 }
 
 /// Whether a network says when it has begun to carry less. In one that does not, everything may vanish from then on.

@@ -395,14 +395,15 @@ fn random_worlds_keep_the_promises() {
     assert!(calm > seeds, "{calm} of {seeds}");
 }
 
-/// What is too large for a path from then on is cut, or told of, or both ends are told that nothing comes through.
 #[test]
 fn paths_that_shrink_in_mid_transfer_keep_the_promises() {
-    for seed in 0..60 {
-        let mut plan = Plan::new(seed);
-        let mut network = plan.network.parse().expect("a network");
-        swarm::shrink(seed, &mut network);
-        plan.network = network.to_string();
-        run(&plan);
-    }
+    swarm::shrinking(
+        Plan::new,
+        |plan, shrink| {
+            let mut network = plan.network.parse().expect("a network");
+            shrink(&mut network);
+            plan.network = network.to_string();
+        },
+        |plan| run(&plan),
+    );
 }

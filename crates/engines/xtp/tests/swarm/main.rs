@@ -186,14 +186,11 @@ fn worlds_that_stood_still_once() {
     }
 }
 
-/// What is too large for a path from then on is cut, or told of, or both ends are told that nothing comes through.
 #[test]
 fn paths_that_shrink_in_mid_transfer_keep_the_promises() {
-    for seed in 0..60 {
-        let mut plan = Plan::from_seed(seed);
-        for network in [&mut plan.there, &mut plan.back] {
-            swarm::shrink(seed, network);
-        }
-        run(plan);
-    }
+    swarm::shrinking(
+        Plan::from_seed,
+        |plan, shrink| [&mut plan.there, &mut plan.back].into_iter().for_each(shrink),
+        run,
+    );
 }

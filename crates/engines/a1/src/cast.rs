@@ -3,7 +3,8 @@
 //! Each sink has a connection of its own, with its own window, acknowledgements and repetitions. Without a group every
 //! block goes over each of them. With one, a block goes once to the group, when every sink that has joined lets it leave;
 //! each connection then counts it as sent. A sink that joins late gets over its own connection what the group has sent
-//! since its OPEN, and is in step when it has caught up. Always true: the first block of a sink is the first of a message,
+//! since its OPEN, and is in step when it has caught up. One that holds up the group and does not answer, or
+//! takes nothing, is out of step in the same way until it gets on or is cut off, and the others do not wait for it. Always true: the first block of a sink is the first of a message,
 //! so all of them cut messages alike.
 //= A-15
 
@@ -25,6 +26,8 @@ const MAX_BACKLOG: usize = 4096;
 const SILENCE: Duration = Duration::from_secs(1);
 /// A sink of a group cannot be left out of messages: that is its patience with [`SlowSink::Degrade`].
 const GROUP_PATIENCE: Duration = Duration::from_secs(1);
+/// A group waits for so long for a sink that does not answer or takes nothing, or for two of its time-outs.
+const STILLNESS: Duration = Duration::from_millis(150);
 
 /// A message that some sinks still need.
 #[derive(Debug)]
@@ -69,7 +72,8 @@ enum Behind {
     HoldsUp,
     /// It does not get it.
     LeftOut,
-    /// If it stands still, the message is kept for it behind the others' backs, until it is cut off or gets on.
+    /// If it stands still, and no group goes at its pace, the message is kept for it behind the others' backs, until it is cut
+    /// off or gets on.
     Kept,
 }
 
@@ -289,6 +293,17 @@ impl A1 {
         }
     }
 
+    /// Who held up its group when last looked at has had the time to answer.
+    pub(crate) fn look_again(&mut self, now: Time, key: ContextKey) {
+        let Some(connection) = self.connections.lookup_mut(key) else { return };
+        if connection.left_behind_at.take_if(|at| *at <= now).is_some()
+            && let Some(cast) = connection.cast
+        {
+            self.wake_cast(now, cast, Some(key));
+            Self::tell_cast_writable(&mut self.casts, &mut self.shared, cast);
+        }
+    }
+
     /// The patience with a sink has come to its end: if the group waits for another, it is that one's.
     pub(crate) fn end_patience(&mut self, now: Time, key: ContextKey) {
         let Some(connection) = self.connections.lookup_mut(key) else { return };
@@ -425,6 +440,7 @@ impl A1 {
         let Some(cast) = self.casts.get_mut(&id) else { return false };
         let Some(stream) = &mut cast.stream else { return false };
         cast.blocked_on = None;
+        let mut left_behind = Vec::new();
         let to = Address::Inet(SocketAddr::V4(stream.group.socket()));
         while stream.sent < stream.cut {
             let cut = match next_block(&cast.members, stream.sent, now, &mut self.connections) {
@@ -435,6 +451,14 @@ impl A1 {
                     continue;
                 }
                 Turn::HeldUpBy(key) => {
+                    if cast.slow != SlowSink::Block
+                        && let Some(connection) = self.connections.lookup_mut(key)
+                        && connection.is_still(now)
+                    {
+                        connection.is_in_step = false;
+                        left_behind.push(key);
+                        continue;
+                    }
                     cast.blocked_on = Some(key);
                     break;
                 }
@@ -467,6 +491,11 @@ impl A1 {
             counters.blocks_sent += 1;
             counters.blocks_to_groups += 1;
             counters.bytes_sent += u64::from(cut.place.len);
+        }
+        for key in left_behind {
+            if let Some(connection) = self.connections.lookup_mut(key) {
+                connection.make_ready(now, &mut self.shared);
+            }
         }
         let wrote = !train.is_empty();
         if self.shared.link_at.is_some() && !wrote {
@@ -551,7 +580,7 @@ impl Cast {
         let is_ahead = open.any(|connection| connection.phase == Phase::Open && !connection.outgoing.is_full());
         match self.slow {
             SlowSink::Degrade if is_ahead => Behind::LeftOut,
-            SlowSink::Drop { .. } if is_ahead && self.stream.is_none() => Behind::Kept,
+            SlowSink::Drop { .. } if is_ahead => Behind::Kept,
             _ => Behind::HoldsUp,
         }
     }
@@ -588,7 +617,12 @@ impl Cast {
                 continue;
             }
             // Who gets on, but slowly, holds up the source, or it would be further and further behind.
-            if behind != Behind::Kept || connection.gets_on || !connection.outgoing.may_queue_anyway() {
+            let is_kept = match behind {
+                Behind::HoldsUp => false,
+                Behind::Kept if self.stream.is_none() => true,
+                Behind::Kept | Behind::LeftOut => !connection.is_in_step || connection.is_still(now),
+            };
+            if !is_kept || connection.gets_on || !connection.outgoing.may_queue_anyway() {
                 connection.wants_room = true;
                 is_full = true;
             }
@@ -620,7 +654,9 @@ impl Cast {
                 }
                 Phase::Open if connection.close_by.is_some() => false,
                 Phase::Open if !connection.outgoing.is_full() => connection.outgoing.queue(&message).is_ok(),
-                Phase::Open if behind == Behind::Kept => connection.outgoing.queue_anyway(&message).is_ok(),
+                Phase::Open if behind == Behind::Kept || connection.has_joined => {
+                    connection.outgoing.queue_anyway(&message).is_ok()
+                }
                 Phase::Open => {
                     connection.skipped += 1;
                     shared.counters.messages_skipped += 1;
@@ -652,6 +688,25 @@ impl Connection {
     /// Whether it has no room because the group waits for `blocked_on`, which is another one.
     fn is_held_up(&self, blocked_on: Option<ContextKey>) -> bool {
         self.is_in_step && blocked_on.is_some_and(|key| key != self.key)
+    }
+
+    /// Whether it has not got on for so long, though nothing but itself holds it back, that its group does not wait for it. If it
+    /// may come to that, it is looked at again then.
+    fn is_still(&mut self, now: Time) -> bool {
+        let got_to = (self.outgoing.acked(), self.outgoing.edge());
+        if got_to != (self.got_to.0, self.got_to.1) {
+            self.got_to = (got_to.0, got_to.1, now);
+        }
+        let (mut since, is_asked) = (self.got_to.2, self.outgoing.sent() > self.outgoing.acked());
+        if is_asked {
+            since = since.min(self.last_heard);
+        }
+        let at = since + STILLNESS.max(2 * self.rtt.timeout());
+        let is_held_back = self.outgoing.next_new(now) != Next::Nothing;
+        let is_still = !is_held_back && at <= now;
+        self.left_behind_at = Some(at).filter(|at| !is_held_back && *at > now);
+        self.gets_on &= !is_still;
+        is_still
     }
 
     /// Whether the group's block `number` is its next. One that is ahead, because it caught up while others held up the

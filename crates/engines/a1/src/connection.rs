@@ -254,6 +254,10 @@ pub(crate) struct Connection {
     pub(crate) wants_room: bool,
     /// It holds up the other sinks, and is cut off then.
     pub(crate) cut_off_at: Option<Time>,
+    /// Holding up its group: when it is left behind if it has not got on.
+    pub(crate) left_behind_at: Option<Time>,
+    /// How far it had got when last looked at for that: acknowledged, and to be sent; and since when.
+    pub(crate) got_to: (u64, u64, Time),
     /// A sink of a set: it has no room, but has done with something since it had none.
     pub(crate) gets_on: bool,
     pub(crate) qos_has_changed: bool,
@@ -363,6 +367,8 @@ impl Connection {
             last_heard: now,
             wants_room: false,
             cut_off_at: None,
+            left_behind_at: None,
+            got_to: (0, 0, now),
             gets_on: false,
             qos_has_changed: false,
             peer_has_closed: false,
@@ -525,6 +531,7 @@ impl Connection {
                 consider(self.said.as_ref().map(|said| said.at));
                 consider(self.close_by);
                 consider(self.cut_off_at);
+                consider(self.left_behind_at);
                 date
             }
         }

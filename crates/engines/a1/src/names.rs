@@ -131,13 +131,14 @@ pub enum SlowSink {
     /// It is waited for: the slowest reliable sink bounds the window.
     #[default]
     Block,
-    /// It is cut off, when it has stood still for so long. In a group it holds up the others until then; otherwise what it has no
-    /// room for is kept for it, up to a limit. One that gets on is waited for.
+    /// It is cut off, when it has stood still for so long. What it has no room for is kept for it until then, up to a limit; a group
+    /// waits for it for 150 ms, or two of its time-outs. One that gets on is waited for.
     Drop {
         /// How long it is waited for.
         patience: Duration,
     },
-    /// Messages that it has no room for, and another sink has, are left out for it, and counted ([`Facts::skipped`]).
+    /// Messages that it has no room for, and another sink has, are left out for it, and counted ([`Facts::skipped`]). Nothing can be
+    /// left out for a sink that has joined a group: that is treated as with [`SlowSink::Drop`], and cut off after a second.
     Degrade,
 }
 

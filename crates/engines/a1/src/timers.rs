@@ -31,6 +31,7 @@ impl A1 {
             if connection.phase == Phase::Open && connection.cut_off_at.is_some_and(|at| at <= now) {
                 self.end_patience(now, key);
             }
+            self.look_again(now, key);
             self.settle(now, key);
         }
     }

@@ -349,6 +349,81 @@ fn nobody_notices_that_a_sink_is_being_given_up() {
     assert!(source.done.iter().all(|(_, delivered, _)| *delivered >= 3));
 }
 
+impl Scene {
+    /// The longest time between two messages at a sink.
+    fn longest_pause(&self, number: u32) -> Duration {
+        let times = &self.sink(number).times;
+        times.windows(2).map(|pair| pair[1].since(pair[0])).max().expect("many")
+    }
+
+    /// Nothing passes between the source and a sink meanwhile.
+    fn part(&mut self, number: u32, from: u64, to: u64) {
+        let sink = HostId::new(number);
+        for (at, network) in [(from, "delay=5ms,loss=100%"), (to, "delay=5ms")] {
+            self.world.schedule(millis(at), move |world| {
+                let network = network.parse().expect("a network");
+                world.set_route(SOURCE, sink, Path::from_config(&network));
+                world.set_route(sink, SOURCE, Path::from_config(&network));
+            });
+        }
+    }
+}
+
+/// The same of one that is gone, or was away, in a group: it is left behind until it answers again, or patience ends.
+//= A-15 test
+#[test]
+fn nobody_in_a_group_notices_that_a_sink_does_not_answer_or_take_anything() {
+    for slow in [SlowSink::Drop { patience: Duration::from_secs(2) }, SlowSink::Degrade] {
+        for network in ["delay=5ms", "delay=5ms,loss=2%"] {
+            let setting = || Setting { slow, network, with_group: true, ..Setting::default() };
+            let all: Vec<_> = (0..300).map(|index| pattern(3000, index as u8)).collect();
+            let mut scene = setting().scene(usize::MAX, vec![], |_| sink());
+            scene.stream(&all, 10);
+            scene.world.schedule(millis(1000), |world| world.power_off(HostId::new(4)));
+            scene.quiet();
+            for number in 1..=3 {
+                assert!(scene.sink(number).messages == all, "{number}");
+                let longest = scene.longest_pause(number);
+                assert!(longest < Duration::from_millis(250), "{slow:?} {network} {number}: nothing for {longest:?}");
+            }
+            assert!(
+                matches!(scene.result(4), Some(Err(Failure::Abandoned | Failure::TooSlow))),
+                "{:?}",
+                scene.result(4)
+            );
+
+            let mut scene = setting().scene(usize::MAX, vec![], |_| sink());
+            scene.stream(&all, 10);
+            scene.part(4, 1000, 1600);
+            scene.quiet();
+            for number in 1..=4 {
+                assert!(scene.sink(number).messages == all, "{slow:?} {network} {number}");
+                assert_eq!(scene.sink(number).closed, Some(Ok(())));
+                let longest = scene.longest_pause(number);
+                assert!(
+                    number == 4 || longest < Duration::from_millis(250),
+                    "{slow:?} {network} {number}: {longest:?}"
+                );
+            }
+            let counters = scene.world.engine(SOURCE).counters();
+            let repeated = counters.blocks_repeated;
+            assert!(repeated < 400, "{slow:?} {network}: {repeated} blocks for some 180 that were missed");
+
+            // It answers, and takes nothing.
+            let mut scene =
+                setting().scene(usize::MAX, vec![], |number| sink().with(|core| core.is_deaf = number == 2));
+            scene.stream(&all, 10);
+            scene.quiet();
+            for number in [1, 3, 4] {
+                assert!(scene.sink(number).messages == all, "{slow:?} {network} {number}");
+                let longest = scene.longest_pause(number);
+                assert!(longest < Duration::from_millis(250), "{slow:?} {network} {number}: {longest:?}");
+            }
+            assert_eq!(scene.result(2), Some(Err(Failure::TooSlow)));
+        }
+    }
+}
+
 /// The last that a sink did was behind the last message: nothing that is sent finds out that it stands still.
 //= A-15 test
 #[test]
@@ -368,15 +443,17 @@ fn who_stands_still_is_given_up_though_nothing_more_is_sent() {
 //= A-15 test
 #[test]
 fn a_sink_that_is_slow_and_gets_on_is_not_cut_off() {
-    let patience = Duration::from_secs(2);
-    let setting = Setting { slow: SlowSink::Drop { patience }, ..Setting::default() };
-    let mut scene = setting.scene(usize::MAX, vec![], |_| sink());
-    let narrow = "delay=5ms,rate=1mbit,queue=256KiB".parse().expect("a network");
-    scene.world.set_route(SOURCE, HostId::new(2), Path::from_config(&narrow));
-    scene.stream(&messages(400), 5);
-    scene.quiet();
-    assert!((1..=4).all(|number| scene.sink(number).messages == messages(400)));
-    assert_eq!(scene.world.engine(SOURCE).counters().sinks_cut_off, 0);
+    for with_group in [false, true] {
+        let patience = Duration::from_secs(2);
+        let setting = Setting { slow: SlowSink::Drop { patience }, with_group, ..Setting::default() };
+        let mut scene = setting.scene(usize::MAX, vec![], |_| sink());
+        let narrow = "delay=5ms,rate=1mbit,queue=256KiB".parse().expect("a network");
+        scene.world.set_route(SOURCE, HostId::new(2), Path::from_config(&narrow));
+        scene.stream(&messages(400), 5);
+        scene.quiet();
+        assert!((1..=4).all(|number| scene.sink(number).messages == messages(400)));
+        assert_eq!(scene.world.engine(SOURCE).counters().sinks_cut_off, 0);
+    }
 }
 
 //= A-15 test

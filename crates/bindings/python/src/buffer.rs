@@ -8,9 +8,9 @@ use pinnace::Message;
 use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyByteArray, PyBytes};
 use std::cell::Cell;
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr;
@@ -103,7 +103,12 @@ impl Lent {
                 "the bytes do not lie in one piece, in the order of C: make a copy (numpy.ascontiguousarray, bytes)";
             PyBufferError::new_err(format!("{why}; {error}"))
         });
-        Ok(Self(ManuallyDrop::new(view?)))
+        let lent = Self(ManuallyDrop::new(view?));
+        if holds_objects(object) {
+            let why = "the memory holds Python objects, whose addresses mean nothing elsewhere: convert it (numpy.array(..., dtype=float), pickle)";
+            return Err(PyTypeError::new_err(why));
+        }
+        Ok(lent)
     }
 
     /// The same, of what can be written to.
@@ -143,6 +148,23 @@ impl Drop for Lent {
             unsafe { ffi::Py_AddPendingCall(Some(on_pending), ptr::null_mut()) };
         }
     }
+}
+
+/// Whether what has the buffer protocol is an array of Python objects (numpy's `dtype=object`, `ctypes.py_object`), or of structures
+/// with some.
+fn holds_objects(object: &Bound<'_, PyAny>) -> bool {
+    if object.is_exact_instance_of::<PyBytes>() || object.is_exact_instance_of::<PyByteArray>() {
+        return false;
+    }
+    // Who cannot tell (numpy of dates) has none.
+    let Ok(view) = View::of(object, ffi::PyBUF_ND | ffi::PyBUF_FORMAT) else { return false };
+    if view.0.format.is_null() {
+        return false;
+    }
+    // SAFETY: a text of the exporter's, which is there as long as the view.
+    let format = unsafe { CStr::from_ptr(view.0.format) };
+    // The names of fields stand between colons.
+    format.to_bytes().split(|byte| *byte == b':').step_by(2).any(|part| part.contains(&b'O'))
 }
 
 /// Works without the interpreter, and gives back what was finished with meanwhile.
@@ -201,6 +223,9 @@ pub(crate) fn message(object: &Bound<'_, PyAny>) -> PyResult<Message> {
 
 /// One message of the bytes of several objects, sent from where they lie.
 pub(crate) fn gather(objects: &Bound<'_, PyAny>) -> PyResult<Message> {
+    if objects.is_instance_of::<PyBytes>() || objects.is_instance_of::<PyByteArray>() {
+        return Err(PyTypeError::new_err("sendmsg takes several buffers, as in a list: send takes one"));
+    }
     let messages: PyResult<Vec<_>> = objects.try_iter()?.map(|object| message(&object?)).collect();
     Ok(Message::gather(messages?))
 }

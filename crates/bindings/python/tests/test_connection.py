@@ -52,6 +52,29 @@ def test_what_has_the_buffer_protocol_is_sent(pair):
     with pytest.raises(ValueError, match="released") as caught:
         pair.client.send(released)
     assert "numpy" not in str(caught.value), "a copy cannot be made of it either"
+    with pytest.raises(TypeError, match="several"):
+        pair.client.sendmsg(b"ahoy")
+
+
+def test_arrays_of_objects_are_neither_sent_nor_received_into(pair):
+    plain = numpy.zeros(2, dtype=[("Old", "i4"), ("O", "f8")])
+    dates = numpy.array(["2026-11-28", "2026-11-29"], dtype="datetime64[s]")
+    for sent in plain, dates:
+        pair.client.send(sent)
+        assert bytes(pair.server.recv(LONG)) == sent.tobytes()
+    pair.client.send(bytes(16))
+    for objects in (
+        numpy.array([object(), 3], dtype=object),
+        numpy.zeros(2, dtype=[("x", "i4"), ("y", object)]),
+        (ctypes.py_object * 2)(1, 2),
+    ):
+        with pytest.raises(TypeError, match="objects"):
+            pair.client.send(objects)
+        with pytest.raises(TypeError, match="objects"):
+            pair.client.sendmsg([b"ahoy", objects])
+        with pytest.raises(TypeError, match="objects"):
+            pair.server.recv_into(objects)
+    assert bytes(pair.server.recv(LONG)) == bytes(16)
 
 
 def test_whoever_accepts_is_told_that_another_thread_has_closed():

@@ -206,7 +206,12 @@ impl Ratios {
             for &(series, ratio) in ratios {
                 let at = (x as f64 - 0.12, ratio);
                 chart.draw_series([Circle::new(at, 5 * scale, self.series[series].1.filled())])?;
-                let place = chart.backend_coord(&at);
+                let mut place = chart.backend_coord(&at);
+                // Not on the line at 1.
+                let (line, room) = (chart.backend_coord(&(at.0, 1.0)).1, pixels(9));
+                if (place.1 - line).abs() < room {
+                    place.1 = if ratio < 1.0 { line + room } else { line - room };
+                }
                 let label = if ratio < 10.0 { format!("{ratio:.2}") } else { format!("{ratio:.0}") };
                 // Not over the number of another dot.
                 if labels.iter().any(|y| (y - place.1).abs() < pixels(12)) {

@@ -424,6 +424,31 @@ fn nobody_in_a_group_notices_that_a_sink_does_not_answer_or_take_anything() {
     }
 }
 
+/// The same of raw sinks, which a group does not wait for at all.
+//= A-15 test
+#[test]
+fn nobody_in_a_raw_group_notices_that_a_sink_does_not_answer() {
+    let qos = Qos { has_retransmission: false, ..Setting::default().qos };
+    let slow = SlowSink::Drop { patience: Duration::from_secs(2) };
+    let setting = Setting { slow, qos, with_group: true, ..Setting::default() };
+    let mut scene = setting.scene(usize::MAX, vec![], |_| sink());
+    let all: Vec<_> = (0..300).map(|index| pattern(3000, index as u8)).collect();
+    scene.stream(&all, 10);
+    scene.part(3, 1000, 1600);
+    scene.world.schedule(millis(2000), |world| world.power_off(HostId::new(4)));
+    scene.quiet();
+    for number in 1..=2 {
+        assert!(scene.sink(number).messages == all, "{number}");
+        let longest = scene.longest_pause(number);
+        assert!(longest < Duration::from_millis(250), "{number}: nothing for {longest:?}");
+    }
+    // Of what was sent while it was away, what the group did not wait with is lost for it.
+    let lost = scene.world.engine(HostId::new(3)).counters().blocks_lost;
+    assert!((1..=190).contains(&lost), "{lost}");
+    assert_eq!((&scene.sink(3).closed, scene.result(3)), (&Some(Ok(())), Some(Ok(()))));
+    assert!(matches!(scene.result(4), Some(Err(_))));
+}
+
 /// The last that a sink did was behind the last message: nothing that is sent finds out that it stands still.
 //= A-15 test
 #[test]

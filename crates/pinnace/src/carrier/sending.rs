@@ -1,6 +1,7 @@
 //! A message on its way out, whichever the method.
 
 use super::later::Later;
+use crate::network::deadline;
 use crate::zcrp::Progress;
 use crate::{Error, Message, Unsent, a1, vrp, xtp, zcrp};
 use std::collections::VecDeque;
@@ -119,7 +120,7 @@ impl Sending {
                 Progress::Ended(result) => Progress::Ended(result.map(Delivered::whole)),
             },
             Self::Pieces(mut parts, message) => {
-                let until = std::time::Instant::now().checked_add(timeout);
+                let until = deadline(timeout);
                 while let Some(part) = parts.pop_front() {
                     match part.wait_timeout(super::left(until).unwrap_or(timeout)) {
                         Progress::UnderWay(part) => {
@@ -138,7 +139,7 @@ impl Sending {
                 Progress::UnderWay(sending) => Progress::UnderWay(Self::Vrp(sending)),
                 Progress::Ended(result) => Progress::Ended(result.map(of_frame)),
             },
-            Self::Later(later) => match later.wait(std::time::Instant::now().checked_add(timeout)) {
+            Self::Later(later) => match later.wait(deadline(timeout)) {
                 Some(result) => Progress::Ended(result.map(Delivered::whole)),
                 None => Progress::UnderWay(Self::Later(later)),
             },

@@ -298,7 +298,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::recv`], and [`Error::Timeout`].
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Received>, Error> {
-        self.counted(self.carrier.recv(Instant::now().checked_add(timeout)))
+        self.counted(self.carrier.recv(deadline(timeout)))
     }
 
     /// Like [`Connection::recv`], for tasks.
@@ -408,7 +408,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::recv_into`], and [`Error::Timeout`].
     pub fn recv_into_timeout(&self, buffer: &mut [u8], timeout: Duration) -> Result<Option<ReceivedInto>, Error> {
-        self.recv_into_until(buffer, Instant::now().checked_add(timeout))
+        self.recv_into_until(buffer, deadline(timeout))
     }
 
     fn recv_into_until(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {

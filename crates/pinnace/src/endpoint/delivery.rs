@@ -1,6 +1,7 @@
 //! Messages on their way out, and what may be said about each.
 
 use crate::carrier::{Alarm, Carrier, Carry, Delivered, LOOK_FOR_BREAK, Sending, Special};
+use crate::network::deadline;
 use crate::service::Method;
 use crate::vrp::Contract;
 use crate::zcrp::Progress;
@@ -131,7 +132,7 @@ impl Delivery {
     /// # Errors
     /// The inner error is [`Unsent`], as [`Delivery::wait`] gives it, if the message did not arrive.
     pub fn wait_timeout(mut self, timeout: Duration) -> Progress<Self, Result<Delivered, Unsent>> {
-        let deadline = Instant::now().checked_add(timeout);
+        let deadline = deadline(timeout);
         let mut left = timeout;
         loop {
             let sending = match self.take().wait_timeout(left.min(LOOK_FOR_BREAK)) {

@@ -2,13 +2,14 @@
 
 use super::{Connection, Inner};
 use crate::Error;
+use crate::network::deadline;
 use crate::rendezvous::server::{Server, Shared};
 use pinnace_runtime::Waiting;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Accepts connections. When it is dropped, no more are accepted; those that were go on.
 pub struct Listener {
@@ -46,7 +47,7 @@ impl Listener {
     /// # Errors
     /// As [`Listener::accept`].
     pub fn accept_timeout(&self, timeout: Duration) -> Result<Option<Connection>, Error> {
-        Ok(self.shared().accept(Some(Instant::now() + timeout)))
+        Ok(self.shared().accept(deadline(timeout)))
     }
 
     /// Like [`Listener::accept`], for tasks.
@@ -74,5 +75,21 @@ impl std::fmt::Debug for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.shared().stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::service::Service;
+    use crate::{Endpoint, connect};
+    use std::time::Duration;
+
+    #[test]
+    fn whoever_has_all_the_time_there_is_waits_until_somebody_comes() {
+        let listener = Endpoint::bind("127.0.0.1:0").unwrap().listen(&Service::new()).unwrap();
+        let to = listener.local_addr().to_string();
+        let coming = std::thread::spawn(move || connect(&to));
+        assert!(listener.accept_timeout(Duration::MAX).unwrap().is_some());
+        assert!(coming.join().unwrap().is_ok());
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::a1::SlowSink;
 use crate::fault::another;
+use crate::network::deadline;
 use crate::rendezvous::is_duplex;
 use crate::service::{Selection, Service};
 use crate::zcrp::Profile;
@@ -101,7 +102,7 @@ impl EndpointOptions {
 
     /// When a call that connects now has to end.
     pub(crate) fn connect_deadline(&self) -> Option<Instant> {
-        self.connect_timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+        self.connect_timeout.and_then(deadline)
     }
 
     /// `is_ours`: the network is this host, or a cluster.

@@ -5,6 +5,7 @@
 //! keeps none of its parent's.
 
 use super::Endpoint;
+use crate::network::deadline;
 use crate::process::OfProcess;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -82,7 +83,7 @@ pub(super) fn keep(endpoint: Endpoint) {
 /// assert!(pinnace::qmp::settle(Duration::from_secs(1)), "nothing was closed");
 /// ```
 pub fn settle(timeout: Duration) -> bool {
-    let until = Instant::now().checked_add(timeout);
+    let until = deadline(timeout);
     loop {
         let mine = KEPT.get();
         if mine.lock().is_empty() && mine.finishing.load(Ordering::SeqCst) == 0 {

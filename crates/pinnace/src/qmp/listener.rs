@@ -4,7 +4,7 @@ use super::arrivals::Arrivals;
 use super::carried::Carried;
 use super::{Endpoint, Options, Stream};
 use crate::daemon::Arrival;
-use crate::network::resolve;
+use crate::network::{deadline, resolve};
 use crate::xtp;
 use pinnace_runtime::WakeFd;
 use std::io;
@@ -99,7 +99,7 @@ impl Listener {
     /// # Errors
     /// As [`Listener::accept`].
     pub fn accept_timeout(&self, timeout: Duration) -> io::Result<Option<Stream>> {
-        self.accept_until(Instant::now().checked_add(timeout))
+        self.accept_until(deadline(timeout))
     }
 
     /// Who is here already. Never blocks.

@@ -7,6 +7,7 @@
 use super::{Qbuf, Way};
 use crate::Idle;
 use crate::copies::Copies;
+use crate::network::deadline;
 use pinnace_qbuf::Pool;
 use pinnace_qbuf::channel::{Channel, ChannelError, Interest, Received, Rejected};
 use pinnace_qmp::State;
@@ -616,7 +617,7 @@ impl Shared {
     pub(super) fn finish_in_background(self: Arc<Self>) {
         let lingering = super::lingering::Finishing::begin();
         let _ = std::thread::Builder::new().name("pinnace-linger".into()).spawn(move || {
-            self.finish(Instant::now().checked_add(super::lingering::LONGEST));
+            self.finish(deadline(super::lingering::LONGEST));
             drop(lingering);
         });
     }

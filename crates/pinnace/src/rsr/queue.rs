@@ -4,6 +4,7 @@
 //! Whoever brings more waits, which holds back the peer.
 
 use super::method::{Arrival, Undelivered};
+use crate::network::deadline;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -46,7 +47,7 @@ impl Queue {
     }
 
     pub(super) fn push(&self, delivery: Delivery, patience: Duration) -> Result<(), Undelivered> {
-        let deadline = Instant::now().checked_add(patience);
+        let deadline = deadline(patience);
         let mut state = self.lock();
         while !state.closed && !state.has_room(delivery.len) {
             let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));

@@ -232,7 +232,7 @@ impl Connection {
 
     /// Copies what can be read, and leaves it there; waits for the first byte, at most `timeout`.
     pub(crate) fn peek(&self, into: &mut [u8], timeout: Option<Duration>) -> Result<usize, Error> {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = timeout.and_then(deadline);
         loop {
             self.end.port.wait_until(|state| self.may_read(state), deadline)?;
             if let Some(seen) = self.peek_bytes(into)? {

@@ -3,6 +3,7 @@
 use super::Arrival;
 use crate::daemon::protocol::{BYTES, Reply, Request};
 use crate::daemon::socket::{self, Received};
+use crate::network::deadline;
 use pinnace_qbuf::Pool;
 use pinnace_qbuf::channel::{Channel, Side};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -104,8 +105,7 @@ impl Registration {
     /// # Errors
     /// As [`try_accept`](Self::try_accept).
     pub fn accept_timeout(&self, timeout: Duration) -> io::Result<Option<Arrival>> {
-        // One that is beyond the clock is none.
-        let deadline = Instant::now().checked_add(timeout);
+        let deadline = deadline(timeout);
         loop {
             if let Some(arrival) = self.try_accept()? {
                 return Ok(Some(arrival));

@@ -4,6 +4,7 @@ use super::Connection;
 use crate::carrier::{Carry, within};
 use crate::endpoint::ending::Unwaited;
 use crate::endpoint::{ConnectionError, departed};
+use crate::network::deadline;
 use crate::service::Direction;
 use crate::{Error, a1};
 use std::sync::Arc;
@@ -35,7 +36,7 @@ impl Connection {
     /// Waits for the end of what is sent.
     fn end(&self, linger: Duration) -> Result<(), Error> {
         self.stop_sending();
-        let deadline = Instant::now().checked_add(linger);
+        let deadline = deadline(linger);
         let Some(_turn) = self.ending.turn.take(deadline) else { return Err(Error::Timeout) };
         match self.ending.result(self.method) {
             Some(known) => known,

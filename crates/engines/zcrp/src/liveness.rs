@@ -54,7 +54,8 @@ impl Liveness {
     //= Z-19
     pub(crate) fn deadline(&self) -> Option<Time> {
         let silent = self.outstanding_since?.max(self.heard_at) + self.timeout;
-        let stalled = self.begun_since.map(|since| since.max(self.answered_at) + self.timeout * STALLED_TIMEOUTS);
+        let patience = self.timeout.saturating_mul(STALLED_TIMEOUTS);
+        let stalled = self.begun_since.map(|since| since.max(self.answered_at) + patience);
         Some(stalled.map_or(silent, |stalled| silent.min(stalled)))
     }
 }
@@ -93,5 +94,12 @@ mod tests {
         liveness.set_outstanding(at(130), false, true);
         liveness.on_heard(at(190));
         assert_eq!(liveness.deadline(), Some(at(200)), "what has not begun waits for its partner");
+    }
+
+    #[test]
+    fn whoever_waits_for_ever_is_told_of_no_time() {
+        let mut liveness = Liveness::new(Duration::MAX);
+        liveness.set_outstanding(Time::ZERO, true, false);
+        assert_eq!(liveness.deadline(), Some(Time::MAX));
     }
 }

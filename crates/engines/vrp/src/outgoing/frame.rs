@@ -414,7 +414,8 @@ impl OutFrame {
 
     /// When a frame is given up that its receiver does not get to know, although it answers: nothing waits for ever.
     pub(super) fn lost_at(&self, config: &Config) -> Option<Time> {
-        self.unknown_since.filter(|_| !self.any_acked).map(|since| since + config.life_timeout * LIVES_UNKNOWN)
+        let patience = config.life_timeout.saturating_mul(LIVES_UNKNOWN);
+        self.unknown_since.filter(|_| !self.any_acked).map(|since| since + patience)
     }
 
     /// Whether nothing of it has left for half of the time after which its receiver takes it for dead.

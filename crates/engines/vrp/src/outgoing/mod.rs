@@ -260,7 +260,7 @@ impl Outgoing {
         let Some(number) = self.take_number() else { return Ok(()) };
         self.next_ticket += 1;
         frame.is_announced = true;
-        frame.give_up_at = Some(now + self.config.life_timeout * 2 / 5);
+        frame.give_up_at = Some(now + self.config.life_timeout.saturating_mul(2) / 5);
         self.begin(now, Box::new(frame), number);
         Ok(())
     }

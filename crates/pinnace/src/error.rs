@@ -215,7 +215,9 @@ impl Error {
     /// What it is to those who read and write streams of bytes.
     pub(crate) fn kind(&self) -> io::ErrorKind {
         match self {
+            _ if self.would_block() => io::ErrorKind::WouldBlock,
             Self::Io { source, .. } => source.kind(),
+            Self::Endpoint(EndpointError::Link(error)) => error.kind(),
             Self::Timeout => io::ErrorKind::TimedOut,
             Self::Connection(error) => error.kind(),
             Self::Failed(Failure::PeerGone)
@@ -237,7 +239,6 @@ impl Error {
             Self::CallRefused(a1::Refused::BeyondMaximum) => io::ErrorKind::PermissionDenied,
             Self::CallRefused(a1::Refused::Listening) => io::ErrorKind::AddrInUse,
             Self::CallRefused(_) => io::ErrorKind::InvalidInput,
-            Self::WindowFull(_) => io::ErrorKind::WouldBlock,
             Self::ContextRefused(xtp::Refused::Closed | xtp::Refused::NoContext) => io::ErrorKind::BrokenPipe,
             _ => io::ErrorKind::Other,
         }
@@ -331,5 +332,30 @@ impl std::error::Error for Unsent {
 impl From<Unsent> for Error {
     fn from(unsent: Unsent) -> Self {
         unsent.error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::Method;
+    use std::sync::Arc;
+
+    #[test]
+    fn streams_are_told_what_kind_of_error_it_is() {
+        let full = [
+            Error::Refused(Refused::TooMany),
+            Error::FrameRefused(vrp::Refused::TooMany),
+            Error::ContextRefused(xtp::Refused::Full),
+            Error::CallRefused(a1::Refused::Full),
+            Error::WindowFull(a1::Status::default()),
+            ConnectionError::Full { method: Method::Zcrp }.into(),
+        ];
+        for error in full {
+            assert!(error.would_block(), "{error}");
+            assert_eq!(io::Error::from(error).kind(), io::ErrorKind::WouldBlock);
+        }
+        let link = EndpointError::Link(Arc::new(io::ErrorKind::NetworkDown.into()));
+        assert_eq!(io::Error::from(Error::from(link)).kind(), io::ErrorKind::NetworkDown);
     }
 }

@@ -96,10 +96,11 @@ pub fn bit_rate(text: &str) -> Result<u64, String> {
         "gbit" => 1e9,
         _ => return Err(wrong()),
     };
-    Some((value * factor).round())
-        .filter(|rate| (1.0..=FASTEST as f64).contains(rate))
-        .map(|rate| rate as u64)
-        .ok_or_else(wrong)
+    match (value * factor).round() {
+        rate if rate < 1.0 => Err(format!("`{text}` is less than a bit a second")),
+        rate if rate > FASTEST as f64 => Err(format!("`{text}` is more than {}", of_bit_rate(FASTEST))),
+        rate => Ok(rate as u64),
+    }
 }
 
 /// A span of time: `50ms`, `2s`, `250us`. At most a hundred days.
@@ -119,10 +120,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         _ => return Err(wrong()),
     };
     // Within 2^53 ns, up to which a double is exact.
-    Some(value * nanoseconds)
-        .filter(|&nanoseconds| nanoseconds <= LONGEST.as_nanos() as f64)
-        .map(|nanoseconds| Duration::from_nanos(nanoseconds.round() as u64))
-        .ok_or_else(wrong)
+    match value * nanoseconds {
+        nanoseconds if nanoseconds > LONGEST.as_nanos() as f64 => {
+            Err(format!("`{text}` is longer than a hundred days"))
+        }
+        nanoseconds => Ok(Duration::from_nanos(nanoseconds.round() as u64)),
+    }
 }
 
 /// The shortest of `value` in the units that divide it; the first of those, if there are more.
@@ -228,6 +231,10 @@ mod tests {
         for text in ["", "50", "50 parsecs", "-1s", "8640001s", "9000000s", "999999999999s"] {
             assert!(duration(text).is_err(), "{text}");
         }
+        // What can be read, and is too much, is not said to be unreadable.
+        assert!(duration("150000min").unwrap_err().contains("longer than a hundred days"));
+        assert!(bit_rate("1000001gbit").unwrap_err().contains("more than 1000000gbit"));
+        assert!(bit_rate("0mbit").unwrap_err().contains("less than a bit a second"));
     }
 
     #[test]

@@ -169,7 +169,7 @@ pub const PROPERTIES: &[Property] = &[
         meaning: "when a message is too late to be of use",
         values: &[],
         set: |draft, text| {
-            draft.service.deadline = Some(time(text)?);
+            draft.service.deadline = Some(units::duration(text)?);
             Ok(())
         },
         said: |service| service.deadline.map(units::of_duration),
@@ -180,7 +180,7 @@ pub const PROPERTIES: &[Property] = &[
         meaning: "when the sender drops a message that has not arrived",
         values: &[],
         set: |draft, text| {
-            draft.service.lifespan = Some(time(text)?);
+            draft.service.lifespan = Some(units::duration(text)?);
             Ok(())
         },
         said: |service| service.lifespan.map(units::of_duration),
@@ -361,11 +361,6 @@ fn percent(rate: u8) -> String {
     let exact = f64::from(rate) * 100.0 / 255.0;
     let rounded = [format!("{exact:.0}%"), format!("{exact:.1}%")];
     rounded.into_iter().find(|text| step(text).is_ok_and(|(step, _)| step == rate)).unwrap_or(format!("{exact}%"))
-}
-
-fn time(text: &str) -> Result<std::time::Duration, String> {
-    let time = units::duration(text)?;
-    if time <= units::LONGEST { Ok(time) } else { Err("is longer than a hundred days".to_owned()) }
 }
 
 fn yes(text: &str) -> Result<bool, String> {

@@ -203,6 +203,15 @@ pub(crate) fn same_family(local: SocketAddr, to: SocketAddr) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
+/// Who connects to the unspecified address means this host, as with sockets.
+pub(crate) fn as_connected(to: SocketAddr) -> SocketAddr {
+    match to.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), to.port()),
+        IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), to.port()),
+        _ => to,
+    }
+}
+
 /// The local address, at no port, that the system reaches `peer` from: a datagram socket finds out without a packet.
 pub(crate) fn route(peer: SocketAddr) -> io::Result<SocketAddr> {
     let peer = with_port(peer, if peer.port() == 0 { 9 } else { peer.port() });

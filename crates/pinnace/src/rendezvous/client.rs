@@ -12,7 +12,7 @@ use crate::carrier::{
     A1, Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, at_most, most_of, patient, programmed, qos_of,
 };
 use crate::endpoint::{Connection, ConnectionError, EndpointOptions, Parts};
-use crate::network::{canonical, route, with_port};
+use crate::network::{canonical, random_seed, route, with_port};
 use crate::service::{Method, Mode, Path, PathClass, Receivers, Selection, Service, choose};
 use crate::zcrp::Progress;
 use crate::{Error, Message, a1, qmp, vrp, xtp, zcrp};
@@ -92,7 +92,7 @@ pub(crate) fn connect(
             Err(_) => return Err(ConnectionError::Unreached { peer: to.to_string(), tried }.into()),
         };
         let fault = options.next_fault();
-        let agreed = match ask(to, random(), &told.hello, &path, &methods, fault.as_ref(), deadline) {
+        let agreed = match ask(to, random_seed(), &told.hello, &path, &methods, fault.as_ref(), deadline) {
             Err(Error::Connection(error))
                 if !tried.is_empty()
                     && matches!(*error, ConnectionError::Refused { .. } | ConnectionError::NoAnswer { .. }) =>
@@ -131,12 +131,6 @@ pub(super) fn wanted(
     // The others are ordered by their cost.
     let others = choice.others.iter().filter(|offer| offer.fits && selection.allows(offer.method));
     Ok(std::iter::once(choice.offer.method).chain(others.map(|offer| offer.method)).collect())
-}
-
-/// Names an attempt.
-pub(super) fn random() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    getrandom::u64().unwrap_or_else(|_| RandomState::new().hash_one(Instant::now()))
 }
 
 /// Agrees on a method, and where it is.

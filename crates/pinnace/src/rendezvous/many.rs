@@ -5,12 +5,12 @@
 //! nonce.
 //= A-15
 
-use super::client::{ACCEPTING, Told, ask, random, wanted};
+use super::client::{ACCEPTING, Told, ask, wanted};
 use super::wire::{Control, Kind, MOST_TEXT};
 use crate::a1::{self, Qos, Sink, Socket};
 use crate::carrier::{Carrier, Cast, at_most, qos_to_many};
 use crate::endpoint::{Connection, ConnectionError, EndpointOptions, Parts};
-use crate::network::{host_of, route};
+use crate::network::{host_of, random_seed, route};
 use crate::service::{Method, Path, PathClass, Receivers, Service};
 use crate::{Error, service};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -68,7 +68,7 @@ pub(crate) fn connect_all(
         return Err(ConnectionError::Unsuited("nobody is named who would receive".to_owned()).into());
     };
     let qos = qos_to_many(service);
-    let invitation = Invitation { service: service.clone(), told, nonce: random(), qos, options: options.clone() };
+    let invitation = Invitation { service: service.clone(), told, nonce: random_seed(), qos, options: options.clone() };
     let cast = Cast::new(socket(peers, service, &path, options)?, invitation);
     invite_all(&cast, peers, options.connect_deadline())?;
     let selection = options.selection.clone();

@@ -129,7 +129,7 @@ pub(crate) struct Answer {
     pub(crate) port: u16,
     /// The largest piece of a message that the method's receiver has buffers for; 0: it does not matter.
     pub(crate) piece: u32,
-    /// Accepted: the service with the listener's limits, if they change it. Refused: why.
+    /// Why it is refused.
     pub(crate) text: String,
 }
 

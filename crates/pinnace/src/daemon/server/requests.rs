@@ -10,10 +10,11 @@ use super::events::Source;
 use super::serving::{End, Listener, Serving};
 use crate::daemon::protocol::{Reply, Request};
 use crate::daemon::{ClientStatistics, Refusal, Totals, socket};
+use crate::network::as_connected;
 use pinnace_qbuf::ClientId;
 use pinnace_qbuf::channel::Side;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 /// What stands in the way of a request.
@@ -239,14 +240,5 @@ impl Serving {
             })
         });
         Ok(self.reply(number, &reply, &[])?)
-    }
-}
-
-/// Who connects to the unspecified address means this host, as with sockets.
-fn as_connected(to: SocketAddr) -> SocketAddr {
-    match to.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), to.port()),
-        IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), to.port()),
-        _ => to,
     }
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::Endpoint;
 use crate::a1::{self, Full};
 use crate::carrier::{most_of, qos_of};
+use crate::network::random_seed;
 use crate::rendezvous::client::{self, Agreed as Told};
 use crate::rendezvous::wire::Kind;
 use crate::service::{Direction, Selection};
@@ -16,7 +17,7 @@ const OPEN: &[u8] = b"PNCEctl";
 
 /// Agrees on this method with whoever listens at `to`; returns the name of the attempt as well.
 fn ask(to: SocketAddr, method: Method) -> (u64, Result<Told, Error>) {
-    let (nonce, path) = (client::random(), Path::of_class(PathClass::Cluster));
+    let (nonce, path) = (random_seed(), Path::of_class(PathClass::Cluster));
     (nonce, client::ask(to, nonce, &Service::new().to_string(), &path, &[method], None, None))
 }
 

@@ -5,7 +5,7 @@
 
 use super::{HANDSHAKE_TIMEOUT, INLINE_BYTES, LOOK_INTERVAL, MAGIC, SIZE_BYTES, VERSION, Zcrp};
 use crate::Message;
-use crate::network::canonical;
+use crate::network::{as_connected, canonical};
 use crate::rsr::address::reachable;
 use crate::rsr::method::{Arrival, Incoming, Sink, Undelivered};
 use crate::zcrp::{Channel, Options, Progress, Receiver};
@@ -68,13 +68,7 @@ impl Incoming for Listening {
             }
         });
         // The thread waits for a connection.
-        let mut own = self.bound;
-        match own {
-            SocketAddr::V4(_) if own.ip().is_unspecified() => own.set_ip(Ipv4Addr::LOCALHOST.into()),
-            SocketAddr::V6(_) if own.ip().is_unspecified() => own.set_ip(Ipv6Addr::LOCALHOST.into()),
-            SocketAddr::V4(_) | SocketAddr::V6(_) => {}
-        }
-        if TcpStream::connect_timeout(&own, Duration::from_secs(1)).is_ok() {
+        if TcpStream::connect_timeout(&as_connected(self.bound), Duration::from_secs(1)).is_ok() {
             let _ = thread.join();
         }
         let mut state = self.shared.lock();

@@ -81,25 +81,31 @@ impl Error {
 
     /// What was tried, and what the system said.
     pub(crate) fn io(action: impl fmt::Display, error: &io::Error) -> Self {
-        let action = action.to_string();
-        Self::failed(format!("{action}: {error}{}", advice(&action, error)))
+        Self::failed(format!("{action}: {error}{}", advice(error)))
+    }
+
+    /// Why nobody can listen there, and what would help.
+    pub(crate) fn listen(address: impl fmt::Display, error: &io::Error) -> Self {
+        let advice = match error.kind() {
+            // Where the library has found out itself that no interface has it, it has said so.
+            io::ErrorKind::AddrNotAvailable if error.raw_os_error().is_some() => {
+                "; no interface of this host has that address: `ip address` shows those that there are, and 0.0.0.0 or \
+                 [::] means all of them"
+            }
+            io::ErrorKind::PermissionDenied => {
+                "; ports below 1024 need root: choose another one, or run the command with sudo"
+            }
+            _ => advice(error),
+        };
+        Self::failed(format!("cannot listen on {address}: {error}{advice}"))
     }
 }
 
-/// What may help against `error`, of which it is said what was tried.
-pub(crate) fn advice(said: &str, error: &io::Error) -> &'static str {
-    // What the library says where it binds a port.
-    let is_listening = said.starts_with("cannot listen on");
+/// What may help against `error`.
+pub(crate) fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => "; another program has the port: choose another one, or end that program",
         io::ErrorKind::StorageFull => "; free some space and run the command again",
-        io::ErrorKind::AddrNotAvailable if is_listening => {
-            "; no interface of this host has that address: `ip address` shows those that there are, and 0.0.0.0 or [::] \
-             means all of them"
-        }
-        io::ErrorKind::PermissionDenied if is_listening => {
-            "; ports below 1024 need root: choose another one, or run the command with sudo"
-        }
         io::ErrorKind::PermissionDenied => "; check the owner and the permissions",
         _ if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) => {
             "; start this program with a higher `ulimit -n`"
@@ -117,12 +123,19 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-impl From<pinnace::Error> for Error {
-    fn from(error: pinnace::Error) -> Self {
-        match &error {
+impl From<&pinnace::Error> for Error {
+    fn from(error: &pinnace::Error) -> Self {
+        match error {
             pinnace::Error::Io { action, source } => Self::io(action, source),
+            pinnace::Error::Listen { address, source } => Self::listen(address, source),
             _ => Self::failed(error.to_string()),
         }
+    }
+}
+
+impl From<pinnace::Error> for Error {
+    fn from(error: pinnace::Error) -> Self {
+        Self::from(&error)
     }
 }
 
@@ -132,11 +145,19 @@ mod tests {
 
     #[test]
     fn what_may_help_depends_on_what_was_tried() {
-        let advice = |action: &str, errno: Errno| Error::io(action, &errno.into()).message;
-        let low = advice("cannot listen on 127.0.0.1:80", Errno::ACCESS);
+        let listening = |address: &str, errno: Errno| Error::listen(address, &errno.into()).message;
+        let low = listening("127.0.0.1:80", Errno::ACCESS);
+        assert!(low.starts_with("cannot listen on 127.0.0.1:80: "), "{low}");
         assert!(low.contains("below 1024") && !low.contains("owner"), "{low}");
-        assert!(advice("cannot read notes", Errno::ACCESS).contains("owner"));
-        assert!(advice("cannot listen on 203.0.113.1:80", Errno::ADDRNOTAVAIL).contains("no interface"));
-        assert!(advice("cannot listen on 127.0.0.1:80", Errno::ADDRINUSE).contains("another program"));
+        assert!(Error::io("cannot read notes", &Errno::ACCESS.into()).message.contains("owner"));
+        assert!(listening("203.0.113.1:80", Errno::ADDRNOTAVAIL).contains("no interface"));
+        assert!(listening("127.0.0.1:80", Errno::ADDRINUSE).contains("another program"));
+    }
+
+    #[test]
+    fn what_the_library_has_said_is_not_said_again() {
+        let why = io::Error::new(io::ErrorKind::AddrNotAvailable, "no interface of this host has this address");
+        let told = Error::listen("203.0.113.1", &why).message;
+        assert_eq!(told.matches("no interface").count(), 1, "{told}");
     }
 }

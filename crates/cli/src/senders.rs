@@ -93,7 +93,7 @@ pub(crate) fn serve_in_turn<C: Send + 'static>(
 
 /// Whether the system has no descriptors left, for this program or for all.
 fn is_shortage(error: &pinnace::Error) -> bool {
-    matches!(error, pinnace::Error::Io { source, .. } if exit::lacks_descriptors(source))
+    error.system().is_some_and(exit::lacks_descriptors)
 }
 
 /// That descriptors are missing for the next sender: waits for them, and tells the user once, until nobody is served any more.

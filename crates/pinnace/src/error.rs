@@ -17,6 +17,13 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// Nobody can listen at this address: another program does, no interface of this host has it, or a right is missing.
+    Listen {
+        /// Where: an address and a port, or an address alone where there are no ports.
+        address: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The message did not complete.
     Failed(Failure),
     /// The call was refused; no message number was taken.
@@ -71,8 +78,27 @@ impl Error {
         }
     }
 
+    /// What the operating system said, where it was asked for something and refused.
+    ///
+    /// ```
+    /// use std::io::ErrorKind;
+    /// let taken = pinnace::Endpoint::bind("127.0.0.1:0").unwrap();
+    /// let error = pinnace::Endpoint::bind(taken.local_addr().unwrap()).unwrap_err();
+    /// assert_eq!(error.system().map(|why| why.kind()), Some(ErrorKind::AddrInUse));
+    /// ```
+    pub fn system(&self) -> Option<&io::Error> {
+        match self {
+            Self::Io { source, .. } | Self::Listen { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+
     pub(crate) fn io(action: impl Into<String>, source: io::Error) -> Self {
         Self::Io { action: action.into(), source }
+    }
+
+    pub(crate) fn listen(address: impl fmt::Display, source: io::Error) -> Self {
+        Self::Listen { address: address.to_string(), source }
     }
 }
 
@@ -80,6 +106,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io { action, source } => write!(f, "{action}: {source}"),
+            Self::Listen { address, source } => write!(f, "cannot listen on {address}: {source}"),
             Self::Failed(failure) => failure.fmt(f),
             Self::Refused(refused) => refused.fmt(f),
             Self::FrameFailed(failure) => failure.fmt(f),
@@ -124,7 +151,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } => Some(source),
+            Self::Io { source, .. } | Self::Listen { source, .. } => Some(source),
             Self::Failed(failure) => Some(failure),
             Self::Refused(refused) => Some(refused),
             Self::FrameFailed(failure) => Some(failure),
@@ -216,7 +243,7 @@ impl Error {
     pub(crate) fn kind(&self) -> io::ErrorKind {
         match self {
             _ if self.would_block() => io::ErrorKind::WouldBlock,
-            Self::Io { source, .. } => source.kind(),
+            Self::Io { source, .. } | Self::Listen { source, .. } => source.kind(),
             Self::Endpoint(EndpointError::Link(error)) => error.kind(),
             Self::Timeout => io::ErrorKind::TimedOut,
             Self::Connection(error) => error.kind(),

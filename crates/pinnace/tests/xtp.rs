@@ -650,8 +650,8 @@ fn protocol_36_carries_it_too() {
     let options = Options { carrier: Carrier::Ip36, ..options(Codec::Xtp40) };
     let server = match Endpoint::bind("127.0.36.21:7000", &options) {
         Ok(server) => server,
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            pinnace_testing::skip::host(format_args!("raw sockets need CAP_NET_RAW ({source})"));
+        Err(error) if error.system().is_some_and(|why| why.kind() == std::io::ErrorKind::PermissionDenied) => {
+            pinnace_testing::skip::host(format_args!("raw sockets need CAP_NET_RAW ({error})"));
             return;
         }
         Err(error) => panic!("{error}"),

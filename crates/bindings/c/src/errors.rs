@@ -98,7 +98,7 @@ impl From<&Error> for Errno {
             Error::ConnectionFailed(failure) => of_connection(failure),
             Error::CallRefused(refused) => of_call(refused),
             Error::WindowFull(_) => libc::EAGAIN,
-            Error::Io { source, .. } => Self::from(source).0,
+            Error::Io { source, .. } | Error::Listen { source, .. } => Self::from(source).0,
             Error::Failed(failure) => of_failure(failure),
             Error::Refused(zcrp::Refused::Closed(zcrp::Failure::Closed)) => libc::ENOTCONN,
             Error::Refused(zcrp::Refused::Closed(failure)) => of_failure(failure),

@@ -57,7 +57,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     let says = error.to_string();
     let plain = |class: &str| exception(py, class, (says.as_str(),), &[]);
     match error {
-        Error::Io { source, .. } => match source.raw_os_error() {
+        Error::Io { source, .. } | Error::Listen { source, .. } => match source.raw_os_error() {
             Some(number) => exception(py, "OSError", (number, says), &[]),
             None => plain("OSError"),
         },

@@ -11,7 +11,7 @@ pub(crate) fn failure(what: &str, error: &Cause) -> Error {
         text = format!("{what}: {text}");
     }
     match error {
-        Cause::Io { source, action } => Error::io(action, source),
+        Cause::Io { .. } | Cause::Listen { .. } => error.into(),
         Cause::Connection(connection) => match &**connection {
             ConnectionError::Malformed(_)
             | ConnectionError::ServiceTooLong { .. }

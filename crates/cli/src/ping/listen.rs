@@ -26,7 +26,7 @@ static PEERS_NOW: AtomicUsize = AtomicUsize::new(0);
 
 /// Listens until Ctrl-C.
 pub(super) fn run(address: SocketAddr, output: &Output) -> Result<(), Error> {
-    let failed = |error| Error::io(format!("cannot listen on {address}"), &error);
+    let failed = |error| Error::listen(address, &error);
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let local = listener.local_addr().map_err(failed)?;

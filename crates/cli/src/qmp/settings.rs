@@ -118,10 +118,10 @@ impl Wire {
             io::ErrorKind::AddrInUse if link == LinkName::Ether => {
                 Error::failed(format!("{error}; one process owns QMP on an interface: end that one, or use another"))
             }
-            _ => {
-                let said = error.to_string();
-                Error::failed(format!("{said}{}", advice(&said, error)))
-            }
+            _ => match error.get_ref().and_then(|within| within.downcast_ref::<pinnace::Error>()) {
+                Some(within) => within.into(),
+                None => Error::failed(format!("{error}{}", advice(error))),
+            },
         }
     }
 }

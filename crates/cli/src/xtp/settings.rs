@@ -166,19 +166,13 @@ impl Wire {
 
     /// Who opens a socket, and what would help if that fails.
     pub(crate) fn error(self, error: pinnace::Error) -> Error {
-        match &error {
-            pinnace::Error::Io { source, .. }
-                if self.link == LinkName::Ip36 && source.kind() == io::ErrorKind::PermissionDenied =>
-            {
+        match (self.link, error.system().map(io::Error::kind)) {
+            (LinkName::Ip36, Some(io::ErrorKind::PermissionDenied)) => {
                 Error::failed(format!("{error}; or leave --link ip36 out"))
             }
-            pinnace::Error::Io { source, .. }
-                if self.link == LinkName::Ip36 && source.kind() == io::ErrorKind::AddrInUse =>
-            {
-                Error::failed(format!(
-                    "{error}; one process owns protocol 36 of an address: end that one, or use another"
-                ))
-            }
+            (LinkName::Ip36, Some(io::ErrorKind::AddrInUse)) => Error::failed(format!(
+                "{error}; one process owns protocol 36 of an address: end that one, or use another"
+            )),
             _ => error.into(),
         }
     }
@@ -232,8 +226,8 @@ impl Groups {
     /// An endpoint for groups.
     pub(super) fn endpoint(self, options: &Options) -> Result<Endpoint, Error> {
         let at = self.interface.unwrap_or(Ipv4Addr::UNSPECIFIED);
-        Endpoint::bind((at, 0), options).map_err(|error| match &error {
-            pinnace::Error::Io { source, .. } if source.kind() == io::ErrorKind::AddrNotAvailable => {
+        Endpoint::bind((at, 0), options).map_err(|error| match error.system().map(io::Error::kind) {
+            Some(io::ErrorKind::AddrNotAvailable) => {
                 Error::usage(format!("--interface: no interface of this host has the address {at}"))
             }
             _ => error.into(),
@@ -242,12 +236,12 @@ impl Groups {
 
     /// Why a group cannot be had, and what would help.
     pub(super) fn error(self, error: pinnace::Error) -> Error {
-        match &error {
-            pinnace::Error::Io { source, .. } if self.interface.is_none() && has_no_route(source) => {
-                Error::failed(format!("{error}; no route leads to groups: name an interface, as --interface 127.0.0.1"))
-            }
-            _ => error.into(),
+        if self.interface.is_none() && error.system().is_some_and(has_no_route) {
+            return Error::failed(format!(
+                "{error}; no route leads to groups: name an interface, as --interface 127.0.0.1"
+            ));
         }
+        error.into()
     }
 }
 

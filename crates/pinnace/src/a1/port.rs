@@ -54,7 +54,7 @@ impl Bound {
 
     /// A UDP socket that hears everybody, at `address`.
     pub(super) fn udp(address: SocketAddr, options: &Options) -> Result<Self, Error> {
-        let failed = |error| Error::io(format!("cannot listen on {address}"), error);
+        let failed = |error| Error::listen(address, error);
         let link = UdpLink::bind(address, &options.udp()).map_err(failed)?;
         let local = link.local_address().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
         let (path, warnings) = (Path::of_udp(&link), link.warnings());

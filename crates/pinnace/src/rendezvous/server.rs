@@ -146,7 +146,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(address: SocketAddr, options: &EndpointOptions) -> Result<Self, Error> {
-        let failed = |error| Error::io(format!("cannot listen on {address}"), error);
+        let failed = |error| Error::listen(address, error);
         let serving = Serving::bind(address, options).map_err(failed)?;
         let (shared, local) = (Arc::clone(&serving.shared), serving.local);
         let thread = std::thread::Builder::new().name("pinnace-rendezvous".into()).spawn(move || serving.run());

@@ -119,7 +119,7 @@ pub(super) struct Bound {
 /// A socket bound to `address`.
 pub(super) fn bind(address: impl ToSocketAddrs, options: &Options) -> Result<Bound, Error> {
     let address = resolve(address)?;
-    let failed = |error| Error::io(format!("cannot listen on {address}"), error);
+    let failed = |error| Error::listen(address, error);
     let link = UdpLink::bind(address, &options.udp(true)).map_err(failed)?;
     let address = link.local_address().ok_or_else(|| failed(std::io::ErrorKind::AddrNotAvailable.into()))?;
     let (path, warnings) = (Path::of_udp(&link), link.warnings());
@@ -130,7 +130,7 @@ pub(super) fn bind(address: impl ToSocketAddrs, options: &Options) -> Result<Bou
 pub(super) fn bind_all(port: u16, options: &Options) -> Result<Bound, Error> {
     bind((Ipv6Addr::UNSPECIFIED, port), options).or_else(|error| match error {
         // Not for a port that is taken: that is not the family's fault.
-        Error::Io { source, .. } if source.kind() != std::io::ErrorKind::AddrInUse => {
+        Error::Listen { source, .. } if source.kind() != std::io::ErrorKind::AddrInUse => {
             bind((Ipv4Addr::UNSPECIFIED, port), options)
         }
         error => Err(error),

@@ -30,7 +30,7 @@ pub(super) fn bind(interface: &str, local: SocketAddr, options: &Options) -> Res
 
 /// The interface with this address of this host.
 pub(super) fn interface_of(local: IpAddr) -> Result<String, Error> {
-    let failed = |error| Error::io(format!("cannot listen on {local}"), error);
+    let failed = |error| Error::listen(local, error);
     let all = if_addrs::get_if_addrs().map_err(failed)?;
     all.into_iter().find(|interface| interface.ip() == local).map(|interface| interface.name).ok_or_else(|| {
         let why = "no interface of this host has this address: name one that has";

@@ -85,7 +85,7 @@ impl Bound {
 
 /// A link that hears everybody, at `address`.
 pub(super) fn bind(address: SocketAddr, options: &Options) -> Result<Bound, Error> {
-    let failed = |error| Error::io(format!("cannot listen on {address}"), error);
+    let failed = |error| Error::listen(address, error);
     match options.carrier {
         Carrier::Udp => {
             let link = UdpLink::bind(address, &options.udp(true)).map_err(failed)?;

@@ -41,8 +41,7 @@ impl Listener {
     /// If the address does not resolve or cannot be bound: it may be taken.
     pub fn bind(address: impl ToSocketAddrs, options: &Options) -> Result<Self, Error> {
         let address = port::resolve(address)?;
-        let link = UdpLink::bind(address, &hears_everybody(options))
-            .map_err(|error| Error::io(format!("cannot listen on {address}"), error))?;
+        let link = UdpLink::bind(address, &hears_everybody(options)).map_err(|error| Error::listen(address, error))?;
         Ok(Self::on(link, VecDeque::new(), options.clone(), Served::default()))
     }
 

@@ -20,7 +20,7 @@ pub(super) fn of_failure(failure: socket::Errno) -> Errno {
 pub(super) fn errno(error: &io::Error) -> Errno {
     let within = error.get_ref().and_then(|within| within.downcast_ref::<Error>());
     match within {
-        Some(Error::Io { source, .. }) => system(source),
+        Some(Error::Io { source, .. } | Error::Listen { source, .. }) => system(source),
         Some(Error::Endpoint(EndpointError::Link(source))) => system(source),
         Some(Error::Endpoint(_)) => Errno(libc::ECONNABORTED),
         Some(Error::ContextFailed(failure)) => of_failure(socket::Errno::of(*failure)),

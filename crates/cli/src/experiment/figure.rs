@@ -77,17 +77,17 @@ impl Figure for Sides {
     }
 }
 
-/// Bars alone.
+/// Charts of bars, side by side.
 #[derive(Clone, Debug)]
-pub(super) struct Alone {
+pub(super) struct BarCharts {
     pub(super) title: String,
     pub(super) caption: String,
-    pub(super) bars: Bars,
+    pub(super) charts: Vec<Bars>,
 }
 
-impl Figure for Alone {
+impl Figure for BarCharts {
     fn size(&self) -> (u32, u32) {
-        (860, 480)
+        if self.charts.len() == 1 { (860, 480) } else { (1480, 500) }
     }
 
     fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>, scale: u32) -> Drawn
@@ -95,32 +95,10 @@ impl Figure for Alone {
         B::ErrorType: 'static,
     {
         let rest = picture::headed(area, scale, &self.title, std::slice::from_ref(&self.caption))?;
-        self.bars.draw(&rest, scale)
-    }
-}
-
-/// Bars on both sides.
-#[derive(Clone, Debug)]
-pub(super) struct Two {
-    pub(super) title: String,
-    pub(super) caption: String,
-    pub(super) left: Bars,
-    pub(super) right: Bars,
-}
-
-impl Figure for Two {
-    fn size(&self) -> (u32, u32) {
-        (1480, 500)
-    }
-
-    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>, scale: u32) -> Drawn
-    where
-        B::ErrorType: 'static,
-    {
-        let rest = picture::headed(area, scale, &self.title, std::slice::from_ref(&self.caption))?;
-        let (left, right) = rest.split_horizontally(740 * scale);
-        self.left.draw(&left, scale)?;
-        self.right.draw(&right, scale)
+        for (bars, area) in self.charts.iter().zip(rest.split_evenly((1, self.charts.len()))) {
+            bars.draw(&area, scale)?;
+        }
+        Ok(())
     }
 }
 
@@ -142,18 +120,7 @@ impl Bars {
         let top = self.top.unwrap_or(0.0).max(highest) * 1.1;
         let (low, high) = (-0.5, self.groups.len() as f64 - 0.5);
         let mut chart = frame(area, scale).build_cartesian_2d(low..high, 0.0..top)?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(FAINT.mix(0.2).stroke_width(scale))
-            .axis_style(FAINT.stroke_width(scale))
-            .x_labels(0)
-            .y_desc(&self.y_name)
-            .axis_desc_style(letters(13, scale, INK))
-            .label_style(letters(11, scale, FAINT))
-            .y_label_formatter(&|y| short(*y))
-            .draw()?;
+        mesh(&mut chart, scale, &self.y_name, None)?;
         let width = 0.84 / self.series.len().max(1) as f64;
         let above = letters(11, scale, INK).pos(Pos::new(HPos::Center, VPos::Bottom));
         for (x, group) in self.groups.iter().enumerate() {
@@ -184,18 +151,7 @@ impl Ratios {
         let mut chart = frame(area, scale).build_cartesian_2d(low..high, (lowest..highest).log_scale().base(2.0))?;
         let pale = FAINT.mix(0.16);
         chart.draw_series([Rectangle::new([(low, self.band.0), (high, self.band.1)], pale.filled())])?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(FAINT.mix(0.2).stroke_width(scale))
-            .axis_style(FAINT.stroke_width(scale))
-            .x_labels(0)
-            .y_desc(&self.y_name)
-            .axis_desc_style(letters(13, scale, INK))
-            .label_style(letters(11, scale, FAINT))
-            .y_label_formatter(&|y| short(*y))
-            .draw()?;
+        mesh(&mut chart, scale, &self.y_name, None)?;
         chart.draw_series(LineSeries::new([(low, 1.0), (high, 1.0)], INK.stroke_width(scale)))?;
         let side = |side| letters(11, scale, INK).pos(Pos::new(side, VPos::Center));
         let (right, left) = (side(HPos::Left), side(HPos::Right));
@@ -243,6 +199,38 @@ fn frame<'a, 'b, B: DrawingBackend>(area: &'a DrawingArea<B, Shift>, scale: u32)
         .x_label_area_size(2 * scale)
         .y_label_area_size(54 * scale);
     chart
+}
+
+/// A horizontal axis with numbers: its name, and how they are written.
+type Across<'a> = (&'a str, &'a dyn Fn(&f64) -> String);
+
+/// Horizontal lines, both axes, and what the vertical one shows; and the horizontal one, where it has numbers.
+fn mesh<B: DrawingBackend, X, Y>(
+    chart: &mut ChartContext<'_, B, Cartesian2d<X, Y>>,
+    scale: u32,
+    y_name: &str,
+    across: Option<Across<'_>>,
+) -> Drawn
+where
+    B::ErrorType: 'static,
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    let mut mesh = chart.configure_mesh();
+    mesh.disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(FAINT.mix(0.2).stroke_width(scale))
+        .axis_style(FAINT.stroke_width(scale))
+        .y_desc(y_name)
+        .axis_desc_style(letters(13, scale, INK))
+        .label_style(letters(11, scale, FAINT))
+        .y_label_formatter(&|y| short(*y));
+    match across {
+        Some((name, label)) => mesh.x_desc(name).x_label_formatter(label),
+        None => mesh.x_labels(0),
+    }
+    .draw()?;
+    Ok(())
 }
 
 /// Text at a pixel of the whole figure.
@@ -414,19 +402,7 @@ impl Panel {
         X: Ranged<ValueType = f64> + ValueFormatter<f64>,
     {
         let size = |x: &f64| if self.doubling { bytes(x.round()) } else { short(*x) };
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(FAINT.mix(0.2).stroke_width(scale))
-            .axis_style(FAINT.stroke_width(scale))
-            .x_desc(&self.x_name)
-            .y_desc(&self.y_name)
-            .axis_desc_style(letters(13, scale, INK))
-            .label_style(letters(11, scale, FAINT))
-            .x_label_formatter(&size)
-            .y_label_formatter(&|y| short(*y))
-            .draw()?;
+        mesh(&mut chart, scale, &self.y_name, Some((&self.x_name, &size)))?;
         if let Some((x, name)) = &self.mark {
             let dashes = DashedLineSeries::new([(*x, 0.0), (*x, top)], 4 * scale, 4 * scale, FAINT.stroke_width(scale));
             chart.draw_series(dashes)?;

@@ -1,7 +1,7 @@
 //! E-V5: throughput on a LAN, VRP against TCP cubic. The paper's VRP was 5 % slower than TCP there.
 
 use super::Run;
-use super::figure::{Alone, Bar, Bars, Group};
+use super::figure::{Bar, BarCharts, Bars, Group};
 use super::measure::{Row, Speed, Taken, measure};
 use crate::exit::Error;
 use crate::perf::{IdleChoice, Job, Network, Path, Repeats, Transport, progress, size_name, span};
@@ -139,7 +139,7 @@ fn print(run: &Run<'_>, (path, size, rows): &Pair) {
     }
 }
 
-fn figure(pairs: &[Pair]) -> Alone {
+fn figure(pairs: &[Pair]) -> BarCharts {
     let groups = pairs.iter().map(|(path, size, rows)| {
         let bars = rows.iter().enumerate().filter_map(|(index, row)| {
             let value = row.mbit_s()? / 1000.0;
@@ -148,14 +148,14 @@ fn figure(pairs: &[Pair]) -> Alone {
         let ratio = rows[0].ratio(&rows[1]).map_or_else(String::new, |ratio| format!("VRP / TCP {ratio:.2}"));
         Group { name: vec![format!("{path}, frames of {}", name_of(*size)), ratio], bars: bars.collect() }
     });
-    Alone {
+    BarCharts {
         title: "Throughput on a LAN, nothing may be lost".to_owned(),
         caption: format!("Medians of rounds in turn. In the paper VRP had {PAPER} of TCP's throughput."),
-        bars: Bars {
+        charts: vec![Bars {
             y_name: "Gbit/s".to_owned(),
             top: None,
             series: vec![("VRP".to_owned(), COLOURS[0]), ("TCP cubic".to_owned(), COLOURS[1])],
             groups: groups.collect(),
-        },
+        }],
     }
 }

@@ -3,7 +3,7 @@
 //! Always true: both repeat over the very same network, and every byte that arrives is compared with what was sent.
 
 use super::Run;
-use super::figure::{Alone, Bar, Bars, Group};
+use super::figure::{Bar, BarCharts, Bars, Group};
 use super::measure::Speed;
 use crate::exit::Error;
 use crate::interrupt;
@@ -313,7 +313,7 @@ fn print(run: &Run<'_>, loss: f64, bytes: usize, rows: &[Row]) {
     }
 }
 
-fn figure(table: &[Vec<Row>], bytes: usize) -> Alone {
+fn figure(table: &[Vec<Row>], bytes: usize) -> BarCharts {
     let groups = table.iter().zip(LOSSES).map(|(rows, loss)| Group {
         name: vec![
             format!("{loss} % lost"),
@@ -324,18 +324,18 @@ fn figure(table: &[Vec<Row>], bytes: usize) -> Alone {
             .map(|series| Bar { series, value: rows[series].mbit_s(), label: format!("{:.0}", rows[series].mbit_s()) })
             .collect(),
     });
-    Alone {
+    BarCharts {
         title: "Go-back-N and selective retransmission".to_owned(),
         caption: format!(
             "XTP on a simulated link of 100 Mbit/s, 20 ms; {} MB, medians. Resent: of the packets sent, selective / go-back-N.",
             bytes / 1_000_000
         ),
-        bars: Bars {
+        charts: vec![Bars {
             y_name: "Mbit/s".to_owned(),
             top: Some(RATE),
             series: WAYS.iter().map(|way| way.name.to_owned()).zip(COLOURS).collect(),
             groups: groups.collect(),
-        },
+        }],
     }
 }
 

@@ -4,7 +4,7 @@
 use super::{BBR, CUBIC, Kind, LINK_MBIT_S, PAPER, QMP, QMP_COPIED, link};
 use crate::exit::Error;
 use crate::experiment::Run;
-use crate::experiment::figure::{Bar, Bars, Group, Two};
+use crate::experiment::figure::{Bar, BarCharts, Bars, Group};
 use crate::experiment::measure::{Row, Speed, Taken, measure};
 use crate::perf::{IdleChoice, Path, progress, size_name};
 use crate::qmp::LinkName;
@@ -184,7 +184,7 @@ fn summarize(run: &Run<'_>, parts: &[Part]) -> Result<(), Error> {
     Ok(())
 }
 
-fn figure(path: &str, parts: &[Part]) -> Two {
+fn figure(path: &str, parts: &[Part]) -> BarCharts {
     let series: Vec<_> = KINDS.iter().map(|kind| (kind.name(), kind.colour())).collect();
     let groups = |value: &dyn Fn(&Row) -> Option<f64>, digits: usize| -> Vec<Group> {
         let of = |part: &Part| {
@@ -198,13 +198,15 @@ fn figure(path: &str, parts: &[Part]) -> Two {
     };
     let bars = |y_name: &str, top, groups| Bars { y_name: y_name.to_owned(), top, series: series.clone(), groups };
     let cpu = |row: &Row| row.processor_seconds().map(|(tx, rx)| tx + rx);
-    Two {
+    BarCharts {
         title: format!("Bandwidth on a link of 100 Mbit/s ({path}), by message size"),
         caption: format!(
             "Medians of rounds in turn. In the paper QMP had {} Mbit/s and TCP {}. Right: user and kernel, sender and receiver.",
             PAPER.0, PAPER.1
         ),
-        left: bars("Mbit/s", Some(LINK_MBIT_S * 1.08), groups(&Row::mbit_s, 1)),
-        right: bars("processor seconds per GB", None, groups(&cpu, 1)),
+        charts: vec![
+            bars("Mbit/s", Some(LINK_MBIT_S * 1.08), groups(&Row::mbit_s, 1)),
+            bars("processor seconds per GB", None, groups(&cpu, 1)),
+        ],
     }
 }

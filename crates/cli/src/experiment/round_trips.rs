@@ -1,9 +1,11 @@
 //! Round trips of contenders that take turns: each once a round, with a fresh pair of processes.
 
 use super::Run;
+use super::figure::{Curve, Panel};
 use crate::exit::Error;
 use crate::perf::{Failure, IdleChoice, Job, Network, Pair, Role, Trouble, median, span};
 use indicatif::ProgressBar;
+use plotters::style::RGBColor;
 
 /// Round trips before those that count.
 const WARM_UP: u64 = 200;
@@ -64,6 +66,55 @@ impl<K: Copy> Cell<K> {
     pub(super) fn is_twin(&self, other: &Self) -> bool {
         (&self.path, self.idle, self.size) == (&other.path, other.idle, other.size)
     }
+}
+
+/// How many times the median of TCP those of `own` are: the least and the most of all rows.
+pub(super) fn ratios<K: Copy + PartialEq>(
+    cells: &[Cell<K>],
+    own: K,
+    is_tcp: impl Fn(K) -> bool,
+) -> Result<(f64, f64), Error> {
+    let of_tcp = |cell: &Cell<K>| cells.iter().find(|tcp| is_tcp(tcp.kind) && cell.is_twin(tcp));
+    let own = cells.iter().filter(|cell| cell.kind == own);
+    let ratios: Vec<f64> = own.filter_map(|cell| cell.ratio(of_tcp(cell)?)).collect();
+    if ratios.is_empty() {
+        return Err(Error::failed("nothing could be compared with TCP"));
+    }
+    Ok(span(ratios.into_iter()))
+}
+
+/// How the line of a contender is drawn.
+pub(super) struct Drawn {
+    pub(super) label: String,
+    pub(super) colour: RGBColor,
+    pub(super) dashed: bool,
+}
+
+/// A panel for each path and way to wait, with `share` of the median round trip of each contender by size.
+pub(super) fn panels<K: Copy + PartialEq>(
+    cells: &[Cell<K>],
+    kinds: &[K],
+    (y_name, share): (&str, f64),
+    drawn: impl Fn(K) -> Drawn,
+) -> Vec<Panel> {
+    let mut circumstances: Vec<(&str, IdleChoice)> = cells.iter().map(|cell| (cell.path.as_str(), cell.idle)).collect();
+    circumstances.dedup();
+    let curve = |path: &str, idle: IdleChoice, kind: K| {
+        let own = cells.iter().filter(|cell| cell.path == path && cell.idle == idle && cell.kind == kind);
+        let points = own.filter_map(|cell| Some((cell.size as f64, cell.p50()? * share))).collect();
+        let Drawn { label, colour, dashed } = drawn(kind);
+        Curve { label, colour, dashed, dots: !dashed, points }
+    };
+    let panel = |(path, idle): (&str, IdleChoice)| Panel {
+        title: format!("{path}, {idle}"),
+        x_name: "bytes each way".to_owned(),
+        y_name: y_name.to_owned(),
+        doubling: true,
+        curves: kinds.iter().map(|&kind| curve(path, idle, kind)).collect(),
+        dots: Vec::new(),
+        mark: None,
+    };
+    circumstances.into_iter().map(panel).collect()
 }
 
 /// Measures all cells, in turn, with `count` round trips each.

@@ -4,9 +4,9 @@
 use super::{Kind, RAW, RELIABLE, paths};
 use crate::exit::Error;
 use crate::experiment::Run;
-use crate::experiment::figure::{Curve, Panel, Panels};
-use crate::experiment::round_trips;
-use crate::perf::{IdleChoice, Network, progress, span};
+use crate::experiment::figure::Panels;
+use crate::experiment::round_trips::{self, Drawn};
+use crate::perf::{IdleChoice, Network, progress};
 use crate::units::{count_of, ratio};
 use serde::Serialize;
 
@@ -121,15 +121,7 @@ fn print(run: &Run<'_>, cells: &[Cell]) {
 }
 
 fn summarize(run: &Run<'_>, cells: &[Cell]) -> Result<(), Error> {
-    let ratios: Vec<f64> = cells
-        .iter()
-        .filter(|cell| cell.kind == RELIABLE)
-        .filter_map(|cell| cell.ratio(cells.iter().find(|tcp| tcp.kind == Kind::Tcp && cell.is_twin(tcp))?))
-        .collect();
-    if ratios.is_empty() {
-        return Err(Error::failed("nothing could be compared with TCP"));
-    }
-    let (ratio_min, ratio_max) = span(ratios.into_iter());
+    let (ratio_min, ratio_max) = round_trips::ratios(cells, RELIABLE, |kind| kind == Kind::Tcp)?;
     let (reached, quick) = (ratio_max < 1.0, run.effort.quick);
     let summary = Summary { experiment: run.name, event: "summary", ratio_min, ratio_max, reached, quick };
     let text = format!(
@@ -142,35 +134,13 @@ fn summarize(run: &Run<'_>, cells: &[Cell]) -> Result<(), Error> {
 }
 
 fn figure(cells: &[Cell]) -> Panels {
-    let mut kinds: Vec<(&str, IdleChoice)> = cells.iter().map(|cell| (cell.path.as_str(), cell.idle)).collect();
-    kinds.dedup();
-    let panels = kinds.into_iter().map(|(path, idle)| Panel {
-        title: format!("{path}, {idle}"),
-        x_name: "bytes each way".to_owned(),
-        y_name: "half a round trip, us".to_owned(),
-        doubling: true,
-        curves: KINDS
-            .iter()
-            .map(|&kind| {
-                let own = cells.iter().filter(|cell| cell.path == path && cell.idle == idle && cell.kind == kind);
-                Curve {
-                    label: kind.name(),
-                    colour: kind.colour(),
-                    dashed: kind == RAW,
-                    dots: kind != RAW,
-                    points: own.filter_map(|cell| Some((cell.size as f64, cell.p50()? / 2.0))).collect(),
-                }
-            })
-            .collect(),
-        dots: Vec::new(),
-        mark: None,
-    });
+    let drawn = |kind: Kind| Drawn { label: kind.name(), colour: kind.colour(), dashed: kind == RAW };
     Panels {
         title: "A1: half the round trip by block size".to_owned(),
         caption: vec![
             "Medians of rounds in turn. In the paper A1 was slower than TCP for small blocks, and the gap closed with their size."
                 .to_owned(),
         ],
-        panels: panels.collect(),
+        panels: round_trips::panels(cells, &KINDS, ("half a round trip, us", 0.5), drawn),
     }
 }

@@ -3,9 +3,9 @@
 use super::{Kind, QMP, QMP_COPIED, link};
 use crate::exit::Error;
 use crate::experiment::Run;
-use crate::experiment::figure::{Curve, Panel, Panels};
-use crate::experiment::round_trips;
-use crate::perf::{IdleChoice, Network, Path, progress, span};
+use crate::experiment::figure::Panels;
+use crate::experiment::round_trips::{self, Drawn};
+use crate::perf::{IdleChoice, Network, Path, progress};
 use crate::units::{count_of, ratio};
 use serde::Serialize;
 
@@ -131,15 +131,7 @@ fn print(run: &Run<'_>, cells: &[Cell]) {
 }
 
 fn summarize(run: &Run<'_>, cells: &[Cell]) -> Result<(), Error> {
-    let ratios: Vec<f64> = cells
-        .iter()
-        .filter(|cell| cell.kind == QMP_COPIED)
-        .filter_map(|cell| cell.ratio(cells.iter().find(|tcp| !tcp.kind.is_qmp() && cell.is_twin(tcp))?))
-        .collect();
-    if ratios.is_empty() {
-        return Err(Error::failed("nothing could be compared with TCP"));
-    }
-    let (ratio_min, ratio_max) = span(ratios.into_iter());
+    let (ratio_min, ratio_max) = round_trips::ratios(cells, QMP_COPIED, |kind| !kind.is_qmp())?;
     let paper_ratio = PAPER.0 / PAPER.1;
     let reached = ratio_max <= 1.0;
     let summary = Summary {
@@ -162,35 +154,13 @@ fn summarize(run: &Run<'_>, cells: &[Cell]) -> Result<(), Error> {
 }
 
 fn figure(cells: &[Cell]) -> Panels {
-    let mut kinds: Vec<(&str, IdleChoice)> = cells.iter().map(|cell| (cell.path.as_str(), cell.idle)).collect();
-    kinds.dedup();
-    let panels = kinds.into_iter().map(|(path, idle)| Panel {
-        title: format!("{path}, {idle}"),
-        x_name: "bytes each way".to_owned(),
-        y_name: "round trip, us".to_owned(),
-        doubling: true,
-        curves: KINDS
-            .iter()
-            .map(|&kind| {
-                let own = cells.iter().filter(|cell| cell.path == path && cell.idle == idle && cell.kind == kind);
-                Curve {
-                    label: kind.name(),
-                    colour: kind.colour(),
-                    dashed: false,
-                    dots: true,
-                    points: own.filter_map(|cell| Some((cell.size as f64, cell.p50()?))).collect(),
-                }
-            })
-            .collect(),
-        dots: Vec::new(),
-        mark: None,
-    });
+    let drawn = |kind: Kind| Drawn { label: kind.name(), colour: kind.colour(), dashed: false };
     Panels {
         title: "Round trips of small messages".to_owned(),
         caption: vec![format!(
             "Medians of rounds in turn. In the paper QMP took {:.2} times the time of TCP.",
             PAPER.0 / PAPER.1
         )],
-        panels: panels.collect(),
+        panels: round_trips::panels(cells, &KINDS, ("round trip, us", 1.0), drawn),
     }
 }

@@ -222,24 +222,12 @@ impl Socket {
     /// # Errors
     /// If there are sinks already.
     pub fn set_group(&self, group: Option<Group>) -> Result<(), Error> {
-        self.before_sinks(|casting| casting.group = group)
-    }
-
-    /// What happens to a sink that holds up the others.
-    ///
-    /// # Errors
-    /// If there are sinks already.
-    pub fn set_slow_sink(&self, slow_sink: SlowSink) -> Result<(), Error> {
-        self.before_sinks(|casting| casting.slow_sink = slow_sink)
-    }
-
-    fn before_sinks(&self, change: impl FnOnce(&mut Casting)) -> Result<(), Error> {
         let mut casting = self.inner.casting();
         if casting.cast.is_some() {
             let why = "the socket has sinks: say this before the first one";
             return Err(Error::io("cannot change the cast", io::Error::new(io::ErrorKind::InvalidInput, why)));
         }
-        change(&mut casting);
+        casting.group = group;
         Ok(())
     }
 

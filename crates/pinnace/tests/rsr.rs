@@ -9,7 +9,7 @@ use pinnace::rsr::{
 use pinnace::vrp;
 use proptest::prelude::*;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::ops::Range;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -697,6 +697,18 @@ fn the_method_is_chosen_or_forced_and_errors_name_all() {
     assert!(matches!(strange.obstacle, Obstacle::Unsupported) && text.contains("smoke=a hill: this process"), "{text}");
     assert!(matches!(elsewhere.obstacle, Obstacle::FailedBefore(_)), "{text}");
     assert!(matches!(nobody.obstacle, Obstacle::Failed(_)) && nobody.address == port.to_string(), "{text}");
+}
+
+#[test]
+fn an_endpoint_does_not_wait_for_who_has_come_and_says_nothing() {
+    let mut endpoint = Endpoint::builder().listen("zcrp", "127.0.0.1:0").open().unwrap();
+    let stranger = TcpStream::connect(endpoint.startpoint().ways()[0].address()).unwrap();
+    // For the thread that accepts; if that is not enough, there is nothing to wait for either.
+    std::thread::sleep(Duration::from_millis(100));
+    let begun = Instant::now();
+    endpoint.close();
+    assert!(begun.elapsed() < Duration::from_secs(4), "it took {:?}", begun.elapsed());
+    drop(stranger);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::rsr::method::{Arrival, Incoming, Sink, Undelivered};
 use crate::zcrp::{Channel, Options, Progress, Receiver};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -55,11 +55,15 @@ impl Incoming for Listening {
 
     fn close(&mut self) {
         let Some(thread) = self.thread.take() else { return };
-        let receivers = {
+        let (agreeing, receivers) = {
             let mut state = self.shared.lock();
             state.stopped = true;
-            std::mem::take(&mut state.receivers)
+            (std::mem::take(&mut state.agreeing), std::mem::take(&mut state.receivers))
         };
+        // Who has not said who he is may take his time.
+        for control in agreeing.values() {
+            let _ = control.shutdown(Shutdown::Both);
+        }
         self.shared.changed.notify_all();
         // Each says goodbye for 40 ms: all at the same time.
         std::thread::scope(|scope| {
@@ -96,7 +100,9 @@ struct Shared {
 struct State {
     stopped: bool,
     peers: usize,
-    /// By a number that is the peer's own.
+    /// Connections over which nothing has been agreed yet, by a number that is the peer's own.
+    agreeing: BTreeMap<u64, TcpStream>,
+    /// By the same number.
     receivers: BTreeMap<u64, Receiver>,
     next_peer: u64,
     /// Bytes of requests on their way in.
@@ -127,8 +133,14 @@ impl Shared {
                 continue;
             }
             state.peers += 1;
+            let number = state.next_peer;
+            state.next_peer += 1;
+            // Without another descriptor the end waits for the time-out.
+            if let Ok(control) = control.try_clone() {
+                state.agreeing.insert(number, control);
+            }
             drop(state);
-            let peer = Peer { shared: self.clone() };
+            let peer = Peer { shared: self.clone(), number };
             // If there is no thread for it, dropping the closure ends the connection and counts the peer off.
             let _ = std::thread::Builder::new().name("rsr-zcrp".to_owned()).spawn(move || peer.serve(control, source));
         }
@@ -147,11 +159,17 @@ fn answer(status: u8, port: u16, most_bytes: u32) -> [u8; 12] {
 /// One that sends to us; counted until it is dropped.
 struct Peer {
     shared: Arc<Shared>,
+    number: u64,
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        self.shared.lock().peers -= 1;
+        let mut state = self.shared.lock();
+        state.peers -= 1;
+        state.agreeing.remove(&self.number);
+        let receiver = state.receivers.remove(&self.number);
+        drop(state);
+        drop(receiver);
         self.shared.changed.notify_all();
     }
 }
@@ -162,10 +180,9 @@ impl Peer {
         // What goes wrong ends the connection; the peer sees that.
         let Ok(channel) = self.agree(&control) else { return };
         if let Ok(receiver) = channel.open_receiver(channel.config(&self.shared.options)) {
-            if let Some(number) = self.enter(&receiver) {
+            if self.enter(&receiver) {
                 let source = canonical(source).to_string();
                 while self.take(&receiver, &control, &source).is_some() {}
-                self.shared.lock().receivers.remove(&number);
             }
             receiver.close();
         }
@@ -193,13 +210,14 @@ impl Peer {
         Channel::from_sockets(incoming, outgoing, &self.shared.options)
     }
 
-    /// Makes the receiver known, for the end; `None` if that has come.
-    fn enter(&self, receiver: &Receiver) -> Option<u64> {
+    /// Makes the receiver known, for the end; false if that has come.
+    fn enter(&self, receiver: &Receiver) -> bool {
         let mut state = self.shared.lock();
-        let number = state.next_peer;
-        state.next_peer += 1;
-        (!state.stopped).then(|| state.receivers.insert(number, receiver.clone()))?;
-        Some(number)
+        state.agreeing.remove(&self.number);
+        if !state.stopped {
+            state.receivers.insert(self.number, receiver.clone());
+        }
+        !state.stopped
     }
 
     /// Takes one request in; `None` if there are no more.

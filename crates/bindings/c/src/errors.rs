@@ -34,6 +34,20 @@ impl From<&io::Error> for Errno {
     }
 }
 
+impl From<xtp::Refused> for Errno {
+    fn from(refused: xtp::Refused) -> Self {
+        use xtp::Refused;
+        Self(match refused {
+            Refused::TooManyContexts => libc::ENOBUFS,
+            Refused::NoContext | Refused::Closed | Refused::ShutDown => libc::EPIPE,
+            Refused::TooLarge { .. } => libc::EMSGSIZE,
+            Refused::Empty | Refused::Sort | Refused::Unsupported => libc::EINVAL,
+            Refused::Port => libc::EADDRINUSE,
+            Refused::Full => libc::EAGAIN,
+        })
+    }
+}
+
 impl From<&ConnectionError> for Errno {
     fn from(error: &ConnectionError) -> Self {
         use ConnectionError as Connection;
@@ -114,7 +128,7 @@ impl From<&Error> for Errno {
             Error::ContextFailed(xtp::Failure::Unanswered | xtp::Failure::Abandoned) => libc::ETIMEDOUT,
             Error::ContextFailed(xtp::Failure::Aborted) => libc::ECONNABORTED,
             Error::ContextFailed(_) | Error::NoResponse => libc::ECONNRESET,
-            Error::ContextRefused(xtp::Refused::Closed | xtp::Refused::NoContext) => libc::EPIPE,
+            Error::ContextRefused(refused) => Self::from(*refused).0,
             Error::ReadOnly => libc::EACCES,
             _ => libc::EIO,
         })

@@ -1,7 +1,7 @@
 //! What went wrong, as sockets say it.
 
 use crate::errors::Errno;
-use pinnace::{EndpointError, Error, xtp};
+use pinnace::{EndpointError, Error};
 use pinnace_qmp::socket;
 use std::io;
 
@@ -24,13 +24,7 @@ pub(super) fn errno(error: &io::Error) -> Errno {
         Some(Error::Endpoint(EndpointError::Link(source))) => system(source),
         Some(Error::Endpoint(_)) => Errno(libc::ECONNABORTED),
         Some(Error::ContextFailed(failure)) => of_failure(socket::Errno::of(*failure)),
-        Some(Error::ContextRefused(refused)) => Errno(match refused {
-            xtp::Refused::Closed | xtp::Refused::NoContext => libc::EPIPE,
-            xtp::Refused::TooManyContexts => libc::ENOBUFS,
-            xtp::Refused::Port => libc::EADDRINUSE,
-            xtp::Refused::Full => libc::EAGAIN,
-            _ => libc::EINVAL,
-        }),
+        Some(Error::ContextRefused(refused)) => Errno::from(*refused),
         Some(Error::Timeout) => Errno(libc::EAGAIN),
         _ => system(error),
     }

@@ -116,15 +116,11 @@ pub(super) struct Machine {
 }
 
 fn refused(refused: Refused) -> Errno {
-    Errno(match refused {
-        Refused::TooLarge { .. } => libc::EMSGSIZE,
-        Refused::Empty | Refused::Sort | Refused::Unsupported => libc::EINVAL,
-        Refused::Port => libc::EADDRINUSE,
-        Refused::Closed | Refused::ShutDown => libc::EPIPE,
-        Refused::Full => libc::EAGAIN,
-        Refused::NoContext => libc::ENOTCONN,
-        Refused::TooManyContexts => libc::ENOBUFS,
-    })
+    match refused {
+        // Nobody has ended anything: the block has not been connected yet.
+        Refused::NoContext => Errno(libc::ENOTCONN),
+        refused => refused.into(),
+    }
 }
 
 impl Machine {

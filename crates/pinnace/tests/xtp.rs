@@ -577,6 +577,29 @@ fn a_control_block_programs_the_context() {
     assert!(taken.recv_timeout(LONG).unwrap().unwrap().data == pattern(5000, 2));
 }
 
+/// Whoever waits for ever says so with the longest time that there is.
+#[test]
+fn timers_without_an_end_overflow_nothing() {
+    let block =
+        ControlBlock { ctimeout: Duration::MAX, ctimer: Duration::MAX, wtimer: Duration::MAX, ..Default::default() };
+    let options = Options { block: Some(block), ..options(Codec::Xtp40) };
+    let (server, listener, client) = pair(&options, HOSTS[0]);
+    let connection = client.connect(server.local_addr()).unwrap();
+    connection.send(pattern(100_000, 1)).unwrap().wait().unwrap();
+    let taken = accepted(&listener);
+    assert!(taken.recv_timeout(LONG).unwrap().unwrap().data == pattern(100_000, 1));
+    close(&connection, &taken);
+    // Whoever answers a transaction at once ends before it has measured how long to wait.
+    let address = server.local_addr();
+    let asking =
+        thread::spawn(move || client.transact_timeout(address, b"ahoy".to_vec(), LONG).map(|answer| answer.data));
+    let incoming = listener.accept_timeout(LONG).unwrap().expect("a request");
+    let transaction = incoming.into_transaction().expect("nothing else was sent");
+    let request = transaction.request_timeout(LONG).unwrap().data;
+    transaction.respond(request).unwrap().wait().unwrap();
+    assert_eq!(asking.join().unwrap().unwrap(), b"ahoy");
+}
+
 #[test]
 fn a_message_that_is_too_long_can_be_read_piece_by_piece() {
     let options = Options { longest_message: 100_000, ..options(Codec::Xtp40) };

@@ -446,7 +446,7 @@ impl Context {
     }
 
     pub(crate) fn wait_until(&self) -> Option<Time> {
-        let doubled = |times: u32| self.outgoing.timeout() * (1 << times.min(MOST_DOUBLINGS));
+        let doubled = |times: u32| self.outgoing.timeout().saturating_mul(1 << times.min(MOST_DOUBLINGS));
         let wait = doubled(self.expiries);
         // That there is room again is said unasked (3.6); who asks meanwhile does so in case that was lost.
         let pause =
@@ -484,7 +484,8 @@ impl Context {
     }
 
     pub(crate) fn time_wait(&self) -> Duration {
-        (self.outgoing.timeout() * 32 * self.block.retry_count.max(1)).min(LONGEST_TIME_WAIT)
+        let expiries = self.block.retry_count.max(1).saturating_mul(32);
+        self.outgoing.timeout().saturating_mul(expiries).min(LONGEST_TIME_WAIT)
     }
 
     /// When something happens of itself.

@@ -122,7 +122,7 @@ impl Member {
     fn patient_until(&self, context: &Context) -> Time {
         let patience = match context.incoming.is_complete() {
             true => context.time_wait(),
-            false => context.block.ctimer + context.block.ctimeout,
+            false => context.block.ctimer.saturating_add(context.block.ctimeout),
         };
         context.last_heard + patience
     }

@@ -103,7 +103,7 @@ impl Sender {
 
     /// How long a bucket is open.
     fn wait(&self, context: &Context) -> Duration {
-        (self.slot() + self.wtimer(context)) * (1 << self.silent.min(MOST_DOUBLINGS))
+        self.slot().saturating_add(self.wtimer(context)).saturating_mul(1 << self.silent.min(MOST_DOUBLINGS))
     }
 
     /// Buckets in a row without an answer, or without progress, before that has consequences.

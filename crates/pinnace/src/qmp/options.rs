@@ -43,8 +43,9 @@ pub struct Options {
     /// Whether a peer on this host is reached through shared memory where both have the same daemon, with UDP as the
     /// carrier.
     pub same_host: bool,
-    /// Bytes that the peer may send ahead of the application, and that may be queued to it. By default 262,144 that
-    /// grow to 4 MiB with an application that keeps up, and 4 MiB that may be queued; on a cluster more from the start.
+    /// Bytes that the peer may send ahead of the application, and that may be queued to it: 1 to 2^30, and what lies outside
+    /// counts as the nearest. By default 262,144 that grow to 4 MiB with an application that keeps up, and 4 MiB that may be
+    /// queued; on a cluster more from the start.
     //= Q-12
     pub window_bytes: Option<u32>,
     /// Repeat everything from the first lost byte on, instead of what is lost.

@@ -6,6 +6,7 @@ pub(super) use crate::network::Path;
 use crate::network::{Profile, random_seed};
 use pinnace_core::ControllerKind;
 use pinnace_link::{FaultOptions, Ip36Options, MulticastOptions, UdpOptions};
+use pinnace_wire::xtp::MAX_WINDOW;
 use pinnace_xtp::Config;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -39,7 +40,7 @@ pub struct Options {
     /// large as the path carries. Its service and address do not count.
     pub block: Option<ControlBlock>,
     /// Bytes that a peer may send ahead of the application, and that may be queued to it: `rwindow`, `rbufsize` and
-    /// `wbufsize` of the default control block. By default 262,144 that grow to 4 MiB with an application that keeps up, and
+    /// `wbufsize` of the default control block: 1 to 2^30, and what lies outside counts as the nearest. By default 262,144 that grow to 4 MiB with an application that keeps up, and
     /// 4 MiB that may be queued; on a cluster more from the start, and as much queued as a window, but to groups 4 MiB.
     pub window_bytes: Option<u32>,
     /// Congestion controller; by default the profile's: `fixed` (cluster) or `bbr` (Internet).
@@ -119,7 +120,8 @@ impl Options {
         let mut block = ControlBlock::new(Service::Connection);
         block.maxdata = path.datagram.saturating_sub(PACKET_OVERHEAD).max(1) as u32;
         if self.has_preset(path) {
-            let window = self.window_bytes.unwrap_or_else(|| path.cluster_window() as u32);
+            // Without a window nothing would ever come, and for more than the largest no storage is ever lent.
+            let window = self.window_bytes.unwrap_or_else(|| path.cluster_window() as u32).clamp(1, MAX_WINDOW);
             block.rwindow = window;
             // A ring holds the first 65,536 bytes at least, which nobody has allowed.
             block.rbufsize = window.max(65_536);
@@ -189,6 +191,10 @@ mod tests {
         assert_eq!((options.group_queue(), chosen.group_queue()), (Some(4 << 20), None));
         let own = chosen.default_block(&far);
         assert_eq!((own.rwindow, own.rbufsize, own.wbufsize), (1000, 65_536, 1000));
+        for (bytes, window) in [(0, 1), (u32::MAX, 1 << 30)] {
+            let odd = Options { window_bytes: Some(bytes), ..options.clone() }.default_block(&far);
+            assert_eq!((odd.rwindow, odd.rbufsize, odd.wbufsize), (window, window.max(65_536), window), "{bytes}");
+        }
         let block = ControlBlock { maxdata: 5, ..ControlBlock::default() };
         assert_eq!(Options { block: Some(block.clone()), ..options }.default_block(&near), block);
     }

@@ -128,7 +128,7 @@ impl Xtp {
         };
         let policy = Policy {
             // No more is promised than there is room for.
-            rwindow: block.rwindow.min(pinnace_wire::xtp::MAX_WINDOW).min(block.rbufsize.max(1)),
+            rwindow: block.rwindow.min(block.rbufsize.max(1)),
             most_rwindow: match service {
                 Service::Transaction | Service::Connection | Service::Multicast if block.has_usual_window() => {
                     shared.config.most_window

@@ -19,13 +19,14 @@ use core::ops::Range;
 use marks::Marks;
 use memory::Memory;
 use pinnace_core::{BufferId, BufferRange, IntervalSet};
+use pinnace_wire::xtp;
 
 /// Bytes that a sender may send before it has heard a status (3.6).
 const INITIAL_ALLOC: u64 = 65_536;
 
-/// The largest window (3.1), and the longest hole that a stream without error control believes in, of a peer that is proved
-/// to be where it says it is.
-const MAX_WINDOW: u64 = 1 << 30;
+/// The largest window, and the longest hole that a stream without error control believes in, of a peer that is proved to be
+/// where it says it is.
+const MAX_WINDOW: u64 = xtp::MAX_WINDOW as u64;
 
 /// What becomes of bytes that come out of order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +173,7 @@ pub(crate) struct Incoming {
 impl Incoming {
     /// A stream of which nothing has come.
     pub(crate) fn new(policy: Policy) -> Self {
-        let policy = Policy { rwindow: policy.rwindow.min(MAX_WINDOW as u32), ..policy };
+        let policy = Policy { rwindow: policy.rwindow.min(xtp::MAX_WINDOW), ..policy };
         Self {
             policy,
             memory: Memory::None,

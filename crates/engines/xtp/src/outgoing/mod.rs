@@ -31,11 +31,12 @@ use core::time::Duration;
 use flights::Flights;
 use path::{Doubt, Limit, RoundTrip};
 use pinnace_core::{BufferRange, ControllerKind, Path, Time};
+use pinnace_wire::xtp;
 
 /// Bytes that may be sent before the first status.
 const FIRST_ALLOC: u64 = 65_536;
-/// The largest window: numbers of 32 bits compare serially.
-const MAX_WINDOW: u64 = 1 << 30;
+/// No more leaves beyond what is acknowledged, whatever the peer allows: numbers of 32 bits compare serially.
+const MAX_WINDOW: u64 = xtp::MAX_WINDOW as u64;
 
 /// What a stream that sends has, and an idle one does not.
 #[derive(Debug)]

@@ -28,6 +28,14 @@ pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|time| if time.is_zero() { Err("must be longer than 0".to_owned()) } else { Ok(time) })
 }
 
+/// The window of a stream over XTP or QMP.
+pub(crate) fn window(text: &str) -> Result<u32, String> {
+    match u32::try_from(bytes(text)?) {
+        Ok(bytes @ 1..=0x4000_0000) => Ok(bytes),
+        _ => Err("a window has 1 byte to 1 GiB".to_owned()),
+    }
+}
+
 /// What random content follows from.
 pub(crate) fn seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("a seed is a whole number from 0 to {}", u64::MAX))
@@ -46,6 +54,14 @@ mod tests {
         assert_eq!((seed("0"), seed("18446744073709551615")), (Ok(0), Ok(u64::MAX)));
         for text in ["-1", "18446744073709551616", "x", ""] {
             assert!(seed(text).unwrap_err().contains("from 0 to 18446744073709551615"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_window_is_neither_empty_nor_too_large() {
+        assert_eq!((window("1"), window("64KiB"), window("1GiB")), (Ok(1), Ok(65_536), Ok(1 << 30)));
+        for text in ["0", "1073741825", "4GiB", "16EiB"] {
+            assert!(window(text).is_err(), "{text}");
         }
     }
 

@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     if wire.link.is_raw() && at.port() == 0 {
         return Err(Error::usage(format!("over {} no system picks a port: give one", wire.link)));
     }
-    let mut options = args.transport.options()?;
+    let mut options = args.transport.options();
     options.limits.contexts = bare::KEPT;
     let listener = Listener::bind(at, &options).map_err(|error| wire.opening(&error))?;
     // None of its own on a link of the daemon's.

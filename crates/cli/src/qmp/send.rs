@@ -89,7 +89,7 @@ impl Peer {
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let (mut content, name) = args.what.open("what goes over one connection")?;
-    let options = args.transport.options()?;
+    let options = args.transport.options();
     let to = Peer::of(&name, args.transport.wire.link)?;
     interrupt::install();
     let wire = args.transport.wire;

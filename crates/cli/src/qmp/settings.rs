@@ -2,7 +2,7 @@
 
 use crate::bare::seconds;
 use crate::exit::{Error, advice};
-use crate::transport;
+use crate::units;
 use crate::waiting::Waiting;
 use crate::xtp::client_address;
 use clap::{Args, ValueEnum};
@@ -133,8 +133,8 @@ pub(super) struct Transport {
     #[command(flatten)]
     pub(super) wire: Wire,
     /// How far the peer may send ahead of us, and how much is queued to it [default: 256 KiB, on loopback more]
-    #[arg(long, value_name = "BYTES", value_parser = transport::bytes)]
-    window: Option<u64>,
+    #[arg(long, value_name = "BYTES", value_parser = units::window)]
+    window: Option<u32>,
     /// A peer that is silent for so long is gone: seconds, or 500ms
     #[arg(long, value_name = "TIME", default_value = "10", value_parser = seconds)]
     pub(super) timeout: Duration,
@@ -146,19 +146,15 @@ pub(super) struct Transport {
 }
 
 impl Transport {
-    pub(super) fn options(&self) -> Result<Options, Error> {
-        let window = |bytes| match u32::try_from(bytes) {
-            Ok(bytes @ 1..=0x4000_0000) => Ok(bytes),
-            _ => Err(Error::usage("--window: a window has 1 byte to 1 GiB")),
-        };
-        Ok(self.wire.apply(Options {
-            window_bytes: self.window.map(window).transpose()?,
+    pub(super) fn options(&self) -> Options {
+        self.wire.apply(Options {
+            window_bytes: self.window,
             peer_timeout: Some(self.timeout),
             idle: self.waiting.idle(),
             udp: self.waiting.udp(),
             capture: self.pcap.clone(),
             ..Options::default()
-        }))
+        })
     }
 }
 

@@ -91,7 +91,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     if wire.link == LinkName::Ip36 && at.port() == 0 {
         return Err(Error::usage("over protocol 36 no system picks a port: give one"));
     }
-    let mut options = args.programming.apply(args.transport.options())?;
+    let mut options = args.programming.apply(args.transport.options());
     options.limits.contexts = bare::KEPT;
     let (endpoint, listener) = match args.groups.group(at, *wire)? {
         Some(group) => {

@@ -97,7 +97,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         None => args.service.into(),
     };
     interrupt::install();
-    let options = args.programming.apply(args.transport.options())?;
+    let options = args.programming.apply(args.transport.options());
     let endpoint = match group {
         Some(_) => args.groups.endpoint(&options)?,
         None => wire.client_of(to, &options)?,

@@ -279,8 +279,8 @@ pub(super) struct Programming {
     #[arg(long, value_name = "BYTES", value_parser = transport::bytes, requires = "rate")]
     burst: Option<u64>,
     /// How far the peer may send ahead of us, and how much is queued to it [default: 256 KiB, on loopback more]
-    #[arg(long, value_name = "BYTES", value_parser = transport::bytes)]
-    window: Option<u64>,
+    #[arg(long, value_name = "BYTES", value_parser = units::window)]
+    window: Option<u32>,
     /// The most bytes of data in a packet [default: what the path carries]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=65_507))]
     maxdata: Option<u32>,
@@ -294,12 +294,8 @@ const SHORT_WAIT: Duration = Duration::from_millis(160);
 
 impl Programming {
     /// What of it belongs to the endpoint.
-    pub(super) fn apply(&self, options: Options) -> Result<Options, Error> {
-        let window = |bytes| match u32::try_from(bytes) {
-            Ok(bytes @ 1..=0x4000_0000) => Ok(bytes),
-            _ => Err(Error::usage("--window: a window has 1 byte to 1 GiB")),
-        };
-        Ok(Options { window_bytes: self.window.map(window).transpose()?, ..options })
+    pub(super) fn apply(&self, options: Options) -> Options {
+        Options { window_bytes: self.window, ..options }
     }
 
     /// The control block of an endpoint's contexts; `timeout` is how long a peer may be silent.

@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
     let request = content.whole(0)?;
     let request_bytes = request.len();
-    let endpoint = wire.client_of(to, &args.programming.apply(args.transport.options())?)?;
+    let endpoint = wire.client_of(to, &args.programming.apply(args.transport.options()))?;
     let block = args.programming.block(&endpoint, Service::Transaction, *timeout)?;
     let mut watch = Watch::new(&endpoint, &args.to, wire.link, *timeout);
     let answered = transacted(&endpoint, to, request, &block, &mut watch);

@@ -2,7 +2,7 @@
 
 use core::net::Ipv4Addr;
 use core::time::Duration;
-use pinnace_wire::xtp::{self, AddressSegment, HostPair, Options};
+use pinnace_wire::xtp::{self, AddressSegment, HostPair, Options, Traffic};
 
 /// The paper's six services, and the two of multicast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -210,6 +210,18 @@ impl ControlBlock {
             holds_back: false,
             sreq_every: 16,
             is_rate_binding: false,
+        }
+    }
+
+    /// What is taken and sent, of a stream of `service` (specs/xtp.md, 3.12).
+    pub(crate) fn traffic(&self, service: Service) -> Traffic {
+        Traffic {
+            service: service.on_wire() as u8,
+            maxdata: self.maxdata,
+            inrate: self.input_rate,
+            inburst: self.input_burst,
+            outrate: self.output_rate,
+            outburst: self.output_burst,
         }
     }
 

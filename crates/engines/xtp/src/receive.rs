@@ -191,7 +191,7 @@ impl Xtp {
 pub(crate) fn diagnose(
     shared: &mut Shared,
     now: Time,
-    (to, from): (Address, Option<Address>),
+    way: (Address, Option<Address>),
     packet: &Header,
     code: Code,
     value: Value,
@@ -200,11 +200,7 @@ pub(crate) fn diagnose(
         return;
     }
     let header = answer_to(packet, shared.config.diag_options);
-    if shared.diags.send(now, to, from, &header, code, value) {
-        shared.counters.diags_sent += 1;
-    } else {
-        shared.counters.diags_withheld += 1;
-    }
+    shared.send_diag(now, way, &header, code, value);
 }
 
 fn copy(rx: &Placed<'_>, segment: &Segment, range: Range<usize>, to: &mut [u8]) {

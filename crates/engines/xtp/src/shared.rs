@@ -7,6 +7,7 @@ use crate::farewell::Farewells;
 use crate::{Config, ContextId, Event, XtpCounters};
 use core::time::Duration;
 use pinnace_core::{Address, ContextKey, Departure, Secrets, SmallPaths, Time, TimerWheel};
+use pinnace_wire::xtp::{Code, Header, Value};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Every path carries datagrams of so many bytes: 576 (RFC 791) less the headers of IP and UDP.
@@ -78,6 +79,22 @@ impl Shared {
     pub(crate) fn next_ticket(&mut self) -> u64 {
         self.tickets += 1;
         self.tickets
+    }
+
+    /// A DIAG leaves `to` there and `from` here, unless there have been too many.
+    pub(crate) fn send_diag(
+        &mut self,
+        now: Time,
+        (to, from): (Address, Option<Address>),
+        header: &Header,
+        code: Code,
+        value: Value,
+    ) {
+        if self.diags.send(now, to, from, header, code, value) {
+            self.counters.diags_sent += 1;
+        } else {
+            self.counters.diags_withheld += 1;
+        }
     }
 
     /// Resets whose date has come leave again.

@@ -116,8 +116,8 @@ impl Context {
             sort: 0,
             ..self.header(Kind::Diag, Options::NONE, self.outgoing.sync(), self.space.number(self.outgoing.sent()))
         };
-        if self.may_diagnose(shared) && shared.diags.send(now, self.peer, self.from, &header, code, value) {
-            shared.counters.diags_sent += 1;
+        if self.may_diagnose(shared) {
+            shared.send_diag(now, (self.peer, self.from), &header, code, value);
         } else {
             shared.counters.diags_withheld += 1;
         }

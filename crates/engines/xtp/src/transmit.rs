@@ -363,14 +363,7 @@ impl Context {
 
     /// What we take and send (specs/xtp.md, 3.12).
     pub(crate) fn traffic(&self) -> Traffic {
-        Traffic {
-            service: self.service.on_wire() as u8,
-            maxdata: self.block.maxdata,
-            inrate: self.block.input_rate,
-            inburst: self.block.input_burst,
-            outrate: self.block.output_rate,
-            outburst: self.block.output_burst,
-        }
+        self.block.traffic(self.service)
     }
 
     /// Whether it is better to wait for a fuller train, or packet: the application is still queueing, and what is under

@@ -278,7 +278,7 @@ impl Xtp {
         };
         let mut bytes = Vec::new();
         let status = nothing(0);
-        xtp::join(&header, &status, &block.address_segment, &traffic_of(block), &mut bytes);
+        xtp::join(&header, &status, &block.address_segment, &block.traffic(block.service), &mut bytes);
         if stranger.allowance.try_spend(1, bytes.len()) {
             groups.post(name.0, bytes);
         }
@@ -395,15 +395,4 @@ impl Xtp {
 /// The status in a JCNTL: rseq, alloc and xkey are 0.
 fn nothing(echo: u32) -> Status<'static> {
     Status { rseq: 0, alloc: 0, echo, spans: Spans::EMPTY, xkey: 0, traffic: None, clock: None, hseq: 0 }
-}
-
-fn traffic_of(block: &ControlBlock) -> Traffic {
-    Traffic {
-        service: block.service.on_wire() as u8,
-        maxdata: block.maxdata,
-        inrate: block.input_rate,
-        inburst: block.input_burst,
-        outrate: block.output_rate,
-        outburst: block.output_burst,
-    }
 }

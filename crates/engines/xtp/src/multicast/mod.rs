@@ -294,11 +294,7 @@ impl Context {
 /// A DIAG to one receiver: it asks for what is no longer held.
 fn tell_too_late(now: Time, shared: &mut Shared, to: Address, packet: &Header) {
     let header = crate::diag::answer_to(packet, shared.config.diag_options);
-    if shared.diags.send(now, to, None, &header, Code::RequestRefused, Value::InvalidRetransmission) {
-        shared.counters.diags_sent += 1;
-    } else {
-        shared.counters.diags_withheld += 1;
-    }
+    shared.send_diag(now, (to, None), &header, Code::RequestRefused, Value::InvalidRetransmission);
 }
 
 pub(crate) fn transmit(engine: &mut Xtp, train: &mut Train) -> bool {

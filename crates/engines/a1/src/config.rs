@@ -28,7 +28,7 @@ pub struct Config {
     /// When the network reports that nobody is at the link's one peer, connections whose OPEN nobody has answered fail.
     /// (TCP does so, too. A report is easier to forge than a REJECT.)
     pub trusts_reports: bool,
-    /// SYNC goes out so often while there is something to measure.
+    /// SYNC goes out so often while there is something to measure, but not more often than every millisecond.
     pub sync_every: Duration,
     /// Who has not been heard of for so long is asked with SYNC, although there is nothing to send. 0: never.
     pub idle: Duration,

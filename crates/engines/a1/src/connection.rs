@@ -173,7 +173,7 @@ const WINDOWS_A_SYNC: u64 = 15;
 /// A peer that is not heard of is asked so often, and several times before it is given up, which may be after half of the time
 /// that it may be silent: a question can be lost.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-const QUESTIONS: u32 = 8;
+pub(crate) const QUESTIONS: u32 = 8;
 
 /// How many time-outs a peer has, behind the answer to its CLOSE, to ask again: three repetitions come within seven, and it has
 /// measured for itself. No path is so short that nobody has to be waited for, and none so long that somebody would be for ever.

@@ -5,7 +5,7 @@
 //= A-1
 
 use crate::cast::Cast;
-use crate::connection::{Birth, Connection, Phase};
+use crate::connection::{Birth, Connection, Phase, QUESTIONS};
 use crate::shared::Shared;
 use crate::{A1Counters, CastId, Config, Event, Failure};
 use core::num::NonZeroU32;
@@ -53,9 +53,15 @@ pub struct A1 {
     pub(crate) is_shut_down: Option<bool>,
 }
 
+/// Whoever asked again at once would never come to anything else.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+
 impl A1 {
     /// An engine without connections.
     pub fn new(config: Config, now: Time) -> Self {
+        let sync_every = config.sync_every.max(SHORTEST_WAIT);
+        let silence = config.silence.max(QUESTIONS * SHORTEST_WAIT);
+        let config = Config { sync_every, silence, ..config };
         let connections = ContextTable::new(KeyLayout::A1, config.limits.connections);
         let mut shared = Shared::new(config, now);
         Self {

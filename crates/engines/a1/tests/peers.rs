@@ -651,6 +651,19 @@ fn whoever_is_not_heard_of_is_asked_several_times_and_then_given_up() {
 }
 
 #[test]
+fn whoever_would_measure_all_the_time_still_does_something_else() {
+    let mut half = server_of(Config { sync_every: Duration::ZERO, silence: Duration::ZERO, ..config(record()) });
+    half.advance(Duration::from_millis(5));
+    Liar::new(PEER, 0x77, record()).connect(&mut half, PORT);
+    let id = accepted(&half);
+    half.take();
+    send(&mut half, id, 10);
+    half.advance(Duration::from_millis(5));
+    let syncs = of(&half.take(), Kind::Sync).len();
+    assert!((1..=6).contains(&syncs), "{syncs}");
+}
+
+#[test]
 fn a_small_path_is_one_peers_alone() {
     let mut half = server_of(config(record()));
     let mut liars = [1, 2].map(|number| Liar::new(Address::Node(number), number, record()));

@@ -58,7 +58,7 @@ pub struct Options {
     pub multicast: Option<MulticastOptions>,
     /// How long what is queued may take to arrive after its handle was dropped.
     pub linger: Duration,
-    /// SYNC goes out so often while there is something to measure.
+    /// SYNC goes out so often while there is something to measure, but not more often than every millisecond.
     pub sync_every: Duration,
     /// A peer that was asked and has not been heard of for so long is given up.
     pub silence: Duration,

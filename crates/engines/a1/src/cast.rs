@@ -352,7 +352,7 @@ impl A1 {
         for ticket in refused {
             cast.on_done(id, ticket, false, &mut self.shared);
         }
-        self.wake_cast(now, id, Some(key));
+        self.wake_cast(id, key);
     }
 
     /// A sink has joined, and takes smaller blocks only than those of the group: it is told that this does not go on, and
@@ -406,11 +406,10 @@ impl A1 {
     }
 
     /// Something has happened to a sink: perhaps the group may go on.
-    pub(crate) fn wake_cast(&mut self, _now: Time, id: CastId, key: Option<ContextKey>) {
+    pub(crate) fn wake_cast(&mut self, id: CastId, key: ContextKey) {
         let Some(cast) = self.casts.get_mut(&id) else { return };
         let Some(stream) = &cast.stream else { return };
-        if let Some(key) = key
-            && let Some(member) = cast.members.iter().find(|member| member.key == key)
+        if let Some(member) = cast.members.iter().find(|member| member.key == key)
             && let Some(connection) = self.connections.lookup_mut(key)
         {
             let is_in_step = connection.has_joined && member.base + connection.outgoing.sent() >= stream.sent;
@@ -422,7 +421,7 @@ impl A1 {
                 }
             }
         }
-        if cast.blocked_on.is_none() || cast.blocked_on == key {
+        if cast.blocked_on.is_none_or(|blocked_on| blocked_on == key) {
             self.ready_cast(id);
         }
     }

@@ -210,7 +210,7 @@ impl A1 {
         let Some(connection) = self.connections.lookup_mut(key) else { return };
         connection.make_ready(now, &mut self.shared);
         if let Some(cast) = cast {
-            self.wake_cast(now, cast, Some(key));
+            self.wake_cast(cast, key);
         }
     }
 
@@ -267,9 +267,7 @@ impl Connection {
         while let Some(buffer) = self.incoming.poll_released() {
             shared.events.push_back(Event::Released { buffer });
         }
-        let bytes = self.incoming.allocated();
-        shared.bytes = shared.bytes + bytes - self.bytes;
-        self.bytes = bytes;
+        self.count_bytes(shared);
         has_done
     }
 

@@ -229,7 +229,7 @@ impl Connection {
         self.count_bytes(shared);
     }
 
-    fn count_bytes(&mut self, shared: &mut Shared) {
+    pub(crate) fn count_bytes(&mut self, shared: &mut Shared) {
         let bytes = self.incoming.allocated();
         shared.bytes = shared.bytes + bytes - self.bytes;
         self.bytes = bytes;
@@ -263,7 +263,7 @@ impl Connection {
             (Phase::Open, Body::Sync) => {
                 self.on_edge(header);
                 if !self.waits_for_group(now, header, false) {
-                    self.on_told_sent(now, shared, header.sequence);
+                    self.on_told_sent(shared, header.sequence);
                 }
                 self.sync_reply_due = Some(header.stamp);
             }
@@ -355,10 +355,10 @@ impl Connection {
     }
 
     /// A SYNC or a CLOSE says how much has been sent. True: all of it has come.
-    fn on_told_sent(&mut self, now: Time, shared: &mut Shared, sequence: u32) -> bool {
+    fn on_told_sent(&mut self, shared: &mut Shared, sequence: u32) -> bool {
         let expected = self.incoming.next_expected();
         let Some(sent) = self.in_numbers.place(sequence, expected) else { return true };
-        match self.incoming.on_sync(now, sent) {
+        match self.incoming.on_sync(sent) {
             Synced::Missing(missing) if !self.qos.has_retransmission => {
                 shared.counters.blocks_lost += missing;
                 self.lost += missing;
@@ -407,7 +407,7 @@ impl Connection {
         if said.is_close {
             self.on_close(now, shared, &said.header, CloseCode::Normal);
         } else {
-            self.on_told_sent(now, shared, said.header.sequence);
+            self.on_told_sent(shared, said.header.sequence);
         }
     }
 
@@ -422,7 +422,7 @@ impl Connection {
     //= A-18
     fn on_close(&mut self, now: Time, shared: &mut Shared, header: &Header, code: CloseCode) {
         self.answer_close(header, code);
-        let has_all = self.on_told_sent(now, shared, header.sequence);
+        let has_all = self.on_told_sent(shared, header.sequence);
         if code == CloseCode::Normal {
             // It has acknowledged what it has.
             self.peer_has_closed = true;

@@ -355,7 +355,7 @@ impl Incoming {
     /// A SYNC or a CLOSE says that the blocks below `sent` have left: what is missing of them is asked for, or lost.
     ///
     /// A raw receiver believes any number, because a group does not wait for it.
-    pub(crate) fn on_sync(&mut self, _now: Time, sent: u64) -> Synced {
+    pub(crate) fn on_sync(&mut self, sent: u64) -> Synced {
         if !self.policy.reliable {
             let lost = self.lose(sent.min(FARTHEST));
             self.settle();

@@ -359,7 +359,7 @@ impl World {
     }
 
     fn sync(&mut self, sent: u64) {
-        let synced = self.incoming.on_sync(self.now, sent);
+        let synced = self.incoming.on_sync(sent);
         let (expected, seen) = (self.oracle.expected(), self.oracle.seen);
         if !self.oracle.policy.reliable {
             assert_eq!(synced, Synced::Missing(sent.saturating_sub(expected)));

@@ -68,7 +68,7 @@ fn raw_blocks_are_expected_behind_the_newest_only() {
     let mut half = Half::new(policy(false));
     half.blocks(0, 0, 600, [0, 3]);
     assert_eq!(plan(&half, 64), [(0, 400, 100), (0, 500, 100)]);
-    half.incoming.on_sync(half.now, 5);
+    half.incoming.on_sync(5);
     assert_eq!(plan(&half, 64), [(0, 500, 100)]);
 }
 

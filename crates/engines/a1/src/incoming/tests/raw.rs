@@ -67,9 +67,9 @@ fn a_message_of_which_nothing_came_is_only_the_mark() {
     half.blocks(6, 3, 100, 0..1);
     assert_eq!(half.read_all(), parts(&[(0, 200, "SEW"), (0, 100, "SELW"), (0, 100, "SEW")]));
     // At the end of the direction there is no block to mark.
-    assert_eq!(half.incoming.on_sync(half.now, 7), Synced::Missing(0));
+    assert_eq!(half.incoming.on_sync(7), Synced::Missing(0));
     assert!(!half.incoming.is_lost());
-    assert_eq!(half.incoming.on_sync(half.now, 9), Synced::Missing(2));
+    assert_eq!(half.incoming.on_sync(9), Synced::Missing(2));
     assert!(half.incoming.is_lost() && half.part().is_none());
     assert_eq!((half.incoming.next_expected(), half.incoming.edge()), (9, 41));
     half.blocks(9, 5, 100, 0..1);
@@ -94,9 +94,9 @@ fn a_sync_says_what_is_lost() {
     let mut half = Half::new(policy(false));
     half.blocks(0, 0, 500, 0..2);
     assert_eq!(half.part(), Some((0, 200, "S".into())), "more may come");
-    assert_eq!(half.incoming.on_sync(half.now, 5), Synced::Missing(3));
+    assert_eq!(half.incoming.on_sync(5), Synced::Missing(3));
     assert_eq!(half.part(), Some((0, 200, "SW".into())), "nothing more will");
-    assert_eq!(half.incoming.on_sync(half.now, 5), Synced::Missing(0));
+    assert_eq!(half.incoming.on_sync(5), Synced::Missing(0));
     let part = half.incoming.take_message().unwrap();
     assert_eq!(part.range, Some(BufferRange::new(BufferId::new(0), 0, 200)));
     assert_eq!((half.incoming.edge(), half.released()), (37, vec![]), "the buffer is the application's");
@@ -107,18 +107,18 @@ fn a_sync_says_what_is_lost() {
 #[test]
 fn a_window_that_was_lost_as_a_whole_opens_again() {
     let mut half = Half::new(policy(false));
-    assert_eq!(half.incoming.on_sync(half.now, 32), Synced::Missing(32));
+    assert_eq!(half.incoming.on_sync(32), Synced::Missing(32));
     assert_eq!((half.incoming.next_expected(), half.incoming.edge()), (32, 64));
     // A group goes on without waiting for a raw receiver.
     half.blocks(32, 8, 100, 0..1);
-    assert_eq!(half.incoming.on_sync(half.now, 1000), Synced::Missing(967));
+    assert_eq!(half.incoming.on_sync(1000), Synced::Missing(967));
     assert_eq!(half.incoming.edge(), 64, "one block is not consumed");
     assert_eq!(half.fate(&block(1000, 40, 100, 0)), Fate::Beyond);
     half.incoming.consume(100);
     assert_eq!(half.incoming.edge(), 1032);
     half.blocks(1000, 40, 100, 0..1);
     assert_eq!(half.part(), Some((0, 100, "SELW".into())));
-    half.incoming.on_sync(half.now, u64::MAX);
+    half.incoming.on_sync(u64::MAX);
     assert!(half.incoming.edge() < u64::MAX, "no number overflows");
     assert_ne!(half.fate(&single(u64::MAX - 1)), Fate::New);
 }

@@ -272,14 +272,14 @@ fn a_round_trip_of_no_time_does_not_ask_without_end() {
 fn what_is_missing_below_a_sync_is_asked_for() {
     let mut half = long(64);
     half.blocks(0, 0, LONG, 0..3);
-    assert_eq!(half.incoming.on_sync(half.now, 3), Synced::Missing(0));
-    assert_eq!(half.incoming.on_sync(half.now, 2), Synced::Missing(0), "an old one");
-    assert_eq!(half.incoming.on_sync(half.now, 5), Synced::Missing(2));
+    assert_eq!(half.incoming.on_sync(3), Synced::Missing(0));
+    assert_eq!(half.incoming.on_sync(2), Synced::Missing(0), "an old one");
+    assert_eq!(half.incoming.on_sync(5), Synced::Missing(2));
     assert_eq!(half.nack(RTT, 9), [(3, 5)]);
-    assert_eq!(half.incoming.on_sync(half.now, 65), Synced::Contradiction);
-    assert_eq!(half.incoming.on_sync(half.now, 6), Synced::Missing(1));
+    assert_eq!(half.incoming.on_sync(65), Synced::Contradiction);
+    assert_eq!(half.incoming.on_sync(6), Synced::Missing(1));
     assert_eq!(half.nack(RTT, 9), [(5, 6)]);
-    assert_eq!(half.incoming.on_sync(half.now, 64), Synced::Missing(58));
+    assert_eq!(half.incoming.on_sync(64), Synced::Missing(58));
     half.blocks(0, 0, LONG, 3..64);
     assert_eq!(half.nack(RTT, 9), [], "all of it came meanwhile");
     assert_eq!(half.incoming.nack_due(half.now, RTT), Due::No);

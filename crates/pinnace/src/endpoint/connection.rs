@@ -2,6 +2,8 @@
 
 mod closing;
 
+pub(super) use closing::LONGEST_LINGER;
+
 use super::ending::Ending;
 use super::{ConnectionError, Delivery, MessageStream, PerMessage};
 use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Sending, Turn};

@@ -1,5 +1,6 @@
 //! One source and several receivers: who they are, and what has become of each.
 
+use super::connection::LONGEST_LINGER;
 use super::{Connection, ConnectionError, Endpoint, elsewhere, no_address, resolve, target};
 use crate::Error;
 use crate::a1::Failure;
@@ -10,9 +11,6 @@ use crate::service::{Place, Receivers, Service, check_address};
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
-
-/// No end lasts longer: beyond all that clocks tell there is none.
-const LONGEST_LINGER: Duration = Duration::from_secs(1 << 30);
 
 /// What is known of a receiver of a connection to several.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// How long a connection that is broken off tries to say so.
 const FAREWELL: Duration = Duration::from_millis(200);
 /// No end lasts longer: beyond all that clocks tell there is none.
-const LONGEST_LINGER: Duration = Duration::from_secs(1 << 30);
+pub(in crate::endpoint) const LONGEST_LINGER: Duration = Duration::from_secs(1 << 30);
 
 impl Connection {
     /// Ends what is sent: waits at most `linger` for it to arrive, and tells the peer, whose next

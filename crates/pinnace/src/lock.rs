@@ -7,6 +7,11 @@ use pinnace_runtime::WakeLater;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// What a mutex holds, also behind a thread that panicked: nothing is left half changed where these are used.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct Lock<T>(Mutex<T>);
@@ -24,7 +29,7 @@ impl<T> Lock<T> {
     }
 
     pub(crate) fn lock(&self) -> Locked<'_, T> {
-        Locked { state: self.0.lock().unwrap_or_else(PoisonError::into_inner), _tasks: WakeLater::begin() }
+        Locked { state: lock(&self.0), _tasks: WakeLater::begin() }
     }
 }
 

@@ -5,12 +5,13 @@
 
 use super::{Carrier, Options};
 use crate::daemon::{Arrival, Client, Registration};
+use crate::lock::lock;
 use pinnace_runtime::WakeFd;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -34,10 +35,6 @@ struct State {
     waiting: Mutex<VecDeque<Arrival>>,
     watch: Mutex<Option<Arc<WakeFd>>>,
     is_over: AtomicBool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Arrivals {

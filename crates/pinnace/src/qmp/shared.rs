@@ -7,6 +7,7 @@
 use super::{Qbuf, Way};
 use crate::Idle;
 use crate::copies::Copies;
+use crate::lock::lock;
 use crate::network::deadline;
 use pinnace_qbuf::Pool;
 use pinnace_qbuf::channel::{Channel, ChannelError, Interest, Received, Rejected};
@@ -18,7 +19,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -94,10 +95,6 @@ pub(super) struct Shared {
     pub(super) copies: Copies,
     /// What carries it in the end.
     pub(super) way: Way,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn reset() -> io::Error {

@@ -11,9 +11,10 @@ use super::unified::Unified;
 use super::vrp::Vrp;
 use super::zcrp::Zcrp;
 use super::{Buffer, Cause};
+use crate::lock::lock;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Ways that a context keeps; the one that was not used for longest makes room for another.
@@ -51,10 +52,6 @@ enum State {
     Unknown,
     Open(Arc<dyn Outgoing>),
     Down { until: Instant, cause: Cause },
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Default for Context {

@@ -10,13 +10,14 @@ use super::method::{Incoming, Sink};
 use super::queue::{Delivery, Queue};
 use super::startpoint::{Startpoint, Way};
 use super::{ByteOrder, Cause, Reader, random_id};
+use crate::lock::lock;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 type Handler = Arc<dyn Fn(Request) + Send + Sync>;
@@ -137,10 +138,6 @@ struct Shared {
     queue: Arc<Queue>,
     handlers: Mutex<BTreeMap<u16, Handler>>,
     counts: Counts,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {

@@ -16,7 +16,9 @@ mod tasks;
 mod too_long;
 
 use body::{Pair, duplex, pair_of, pair_with};
+use pinnace::EndpointOptions;
 use pinnace::service::Method;
+use std::time::Duration;
 
 macro_rules! over_every_method {
     ($($name:ident: $method:expr, $changes:expr;)*) => {
@@ -36,6 +38,13 @@ macro_rules! over_every_method {
                 #[test]
                 fn what_was_sent_comes_back_and_says_that_it_has_arrived() {
                     body::deliveries(&pair());
+                }
+
+                #[test]
+                fn whoever_may_be_silent_for_ever_is_served_as_others_are() {
+                    let (peer_timeout, connect_timeout) = (Duration::MAX, Some(Duration::MAX));
+                    let options = EndpointOptions { peer_timeout, connect_timeout, ..EndpointOptions::default() };
+                    body::deliveries(&pair_with($method, &duplex(), &options));
                 }
 
                 #[test]

@@ -1,7 +1,7 @@
 //! How XTP is set up to be QMP (specs/qmp.md, Profile).
 
 use core::net::{IpAddr, SocketAddr};
-use pinnace_wire::xtp::{AddressSegment, Codec, HostPair, Options};
+use pinnace_wire::xtp::{AddressSegment, Codec, HostPair, INITIAL_ALLOC, Options};
 use pinnace_xtp::{Config, ControlBlock, Service, Services};
 
 /// What carries the packets.
@@ -75,8 +75,8 @@ impl Profile {
         block.mode_flags = Self::OPTIONS;
         block.listen_flags = Options::FASTNAK;
         block.rwindow = self.window;
-        // A ring holds the first 65,536 bytes at least, which nobody has allowed.
-        block.rbufsize = self.window.max(65_536);
+        // A ring holds the first bytes at least, which nobody has allowed.
+        block.rbufsize = self.window.max(INITIAL_ALLOC);
         block.wbufsize = self.queue;
         block.maxdata = self.maxdata;
         block.go_back_n = self.go_back_n;

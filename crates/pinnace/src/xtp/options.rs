@@ -6,7 +6,7 @@ pub(super) use crate::network::Path;
 use crate::network::{Profile, random_seed};
 use pinnace_core::ControllerKind;
 use pinnace_link::{FaultOptions, Ip36Options, MulticastOptions, UdpOptions};
-use pinnace_wire::xtp::MAX_WINDOW;
+use pinnace_wire::xtp::{INITIAL_ALLOC, MAX_WINDOW};
 use pinnace_xtp::Config;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -123,8 +123,8 @@ impl Options {
             // Without a window nothing would ever come, and for more than the largest no storage is ever lent.
             let window = self.window_bytes.unwrap_or_else(|| path.cluster_window() as u32).clamp(1, MAX_WINDOW);
             block.rwindow = window;
-            // A ring holds the first 65,536 bytes at least, which nobody has allowed.
-            block.rbufsize = window.max(65_536);
+            // A ring holds the first bytes at least, which nobody has allowed.
+            block.rbufsize = window.max(INITIAL_ALLOC);
             block.wbufsize = window;
         } else {
             block.wbufsize = MOST_WINDOW;

@@ -21,8 +21,8 @@ use memory::Memory;
 use pinnace_core::{BufferId, BufferRange, IntervalSet};
 use pinnace_wire::xtp;
 
-/// Bytes that a sender may send before it has heard a status (3.6).
-const INITIAL_ALLOC: u64 = 65_536;
+/// Bytes that a sender may send before it has heard a status.
+const INITIAL_ALLOC: u64 = xtp::INITIAL_ALLOC as u64;
 
 /// The largest window, and the longest hole that a stream without error control believes in, of a peer that is proved to be
 /// where it says it is.

@@ -34,7 +34,7 @@ use pinnace_core::{BufferRange, ControllerKind, Path, Time};
 use pinnace_wire::xtp;
 
 /// Bytes that may be sent before the first status.
-const FIRST_ALLOC: u64 = 65_536;
+const FIRST_ALLOC: u64 = xtp::INITIAL_ALLOC as u64;
 /// No more leaves beyond what is acknowledged, whatever the peer allows: numbers of 32 bits compare serially.
 const MAX_WINDOW: u64 = xtp::MAX_WINDOW as u64;
 

@@ -50,6 +50,8 @@ pub use write::{Prefix, data_prefix, diag, first_prefix, join, status};
 
 /// The most bytes that lie before the user's in DATA and FIRST, in both codecs.
 pub const MAX_PREFIX_BYTES: usize = 112;
+/// Bytes that may be sent before a status has come (specs/xtp.md, 3.6).
+pub const INITIAL_ALLOC: u32 = 65_536;
 /// The largest window in bytes (specs/xtp.md, 3.1).
 pub const MAX_WINDOW: u32 = 1 << 30;
 

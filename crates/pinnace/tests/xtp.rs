@@ -601,6 +601,18 @@ fn timers_without_an_end_overflow_nothing() {
 }
 
 #[test]
+fn a_ring_for_which_there_is_no_memory_is_as_large_as_it_has_to_be() {
+    let block = ControlBlock { rbufsize: u32::MAX, ..ControlBlock::default() };
+    let (server, listener, client) = pair(&Options { block: Some(block), ..options(Codec::Xtp40) }, HOSTS[0]);
+    let connection = client.connect(server.local_addr()).unwrap();
+    let sending = connection.send(pattern(1_000_000, 1)).unwrap();
+    let taken = accepted(&listener);
+    assert!(taken.recv_timeout(LONG).unwrap().unwrap().data == pattern(1_000_000, 1));
+    sending.wait().unwrap();
+    close(&connection, &taken);
+}
+
+#[test]
 fn a_message_that_is_too_long_can_be_read_piece_by_piece() {
     let options = Options { longest_message: 100_000, ..options(Codec::Xtp40) };
     let (server, listener, client) = pair(&options, HOSTS[0]);

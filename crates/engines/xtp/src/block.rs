@@ -125,7 +125,7 @@ pub struct ControlBlock {
     pub listen_flags: Options,
     /// What is asked for, or offered.
     pub service: Service,
-    /// Bytes of the receive ring: at least `rwindow` and 65,536 are of use.
+    /// Bytes of the receive ring: up to `rwindow`, or 65,536 if that is more, are of use. A ring of the driver's is no larger.
     pub rbufsize: u32,
     /// Bytes that may be queued and not acknowledged, before the context counts as full.
     pub wbufsize: u32,

@@ -12,7 +12,7 @@ use core::ops::Range;
 use core::time::Duration;
 use pinnace_core::{Address, Placed, RxMeta, Segment, Seq32, Time};
 use pinnace_wire::xtp::{
-    Body, Code, FirstTraffic, Head, Header, Kind, MAX_PREFIX_BYTES, Options, Status, Traffic, Value,
+    Body, Code, FirstTraffic, Head, Header, INITIAL_ALLOC, Kind, MAX_PREFIX_BYTES, Options, Status, Traffic, Value,
 };
 
 /// The longest header.
@@ -436,11 +436,13 @@ fn has_room(context: &Context, shared: &Shared, bytes: u64) -> bool {
     shared.bytes + bytes <= if is_known { most } else { most - most / 4 }
 }
 
-/// Storage for a context's receive ring, of the driver's.
+/// Storage for a context's receive ring, of the driver's. Nothing comes farther ahead than a window, or than may be sent
+/// before that is known: a larger ring would only take memory from others, or never be had.
 //= X-4
 fn give_ring(context: &mut Context, shared: &mut Shared, rx: &mut Placed<'_>) {
     let (block, window) = (&context.block, context.incoming.window());
-    let bytes = u64::from(block.rbufsize.max(window).max(block.maxdata).max(1));
+    let least = window.max(block.maxdata).max(1);
+    let bytes = u64::from(block.rbufsize.clamp(least, least.max(INITIAL_ALLOC)));
     if !has_room(context, shared, bytes) {
         return;
     }

@@ -299,7 +299,7 @@ impl A1 {
         if connection.left_behind_at.take_if(|at| *at <= now).is_some()
             && let Some(cast) = connection.cast
         {
-            self.wake_cast(now, cast, Some(key));
+            self.wake_cast(cast, key);
             Self::tell_cast_writable(&mut self.casts, &mut self.shared, cast);
         }
     }

@@ -273,9 +273,15 @@ impl Frame {
 //= V-R15
 //= V-R16
 pub(super) fn decide(decider: &mut LossDecider, notes: &mut Notes, packet: u32, budget: u64) -> bool {
+    // Until a packet is waited for, the cumulative ACK is about to say what may be lost.
+    let mut is_held = decider.wait_point() < decider.next_expected();
     let arrival = decider.on_packet(packet, |decision| match decision {
-        Decision::Lost(packet) => notes.on_lost(packet, budget),
-        Decision::Nack(packet) => notes.on_missing(packet, budget),
+        Decision::Lost(packet) if is_held => notes.on_lost(packet, budget),
+        Decision::Lost(_) => {}
+        Decision::Nack(packet) => {
+            is_held = true;
+            notes.on_missing(packet, budget);
+        }
     });
     if arrival.single_ack {
         notes.on_arrival(packet);

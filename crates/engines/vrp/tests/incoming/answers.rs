@@ -54,6 +54,17 @@ fn the_loss_report_is_left_out_first() {
 }
 
 #[test]
+fn losses_that_the_cumulative_ack_covers_take_no_room_from_those_behind_a_wait() {
+    //= V-R13, V-R16 test
+    let mut half = new();
+    let terms = [Tag::ConsLoss(255), Tag::LossRate(255), Tag::CriticalPacket(90)];
+    assert_eq!(half.hear(&header(1, 10_000, 100, &terms)), ["1: ok"]);
+    // 160 bytes may be said. 90 packets may be lost before the one that may not, and eight behind it.
+    let behind: String = (91..99).map(|packet| format!(", single {packet}")).collect();
+    assert_eq!(half.hear(&data(1, 10_000, 100, 99)), [format!("1: ack 89, single 99{behind}, nack 90")]);
+}
+
+#[test]
 fn long_answers_go_on_in_further_packets_each_with_the_cumulative_ack() {
     //= V-R13 test
     let mut half = new();

@@ -734,3 +734,17 @@ fn units_of_a_message_that_is_posted_but_not_requested_are_dropped() {
     half.take();
     dropped(&mut half, &piece(1050, 0, 1, 10), |seen| seen.units_unrequested);
 }
+
+#[test]
+fn units_are_kept_in_any_order_however_scattered_they_are() {
+    //= Z-14, Z-20 test
+    // Every second one first. What is not acknowledged comes again before others, and may fill the sender's window.
+    const UNITS: u32 = 10_000;
+    let mut half = posted(&Config::default(), &[UNITS as usize]);
+    let order = (0..UNITS).step_by(2).chain((1..UNITS).step_by(2));
+    for (sequence, number) in (0..).zip(order) {
+        half.feed(&plain_unit(0, number, sequence, &[number as u8], number + 1 == UNITS));
+    }
+    assert!(half.take_events().iter().any(received(0, Ok(UNITS))), "{:?}", half.rx().counters());
+    assert!((0..UNITS).map(|number| number as u8).eq(half.buffer(0).iter().copied()));
+}

@@ -1,11 +1,9 @@
 //! One message on its way in: which units have come, and what they say about its size.
 
+use super::ahead::Ahead;
 use core::ops::Range;
-use pinnace_core::{BufferId, IntervalSet, Time};
+use pinnace_core::{BufferId, Time};
 use pinnace_wire::zcrp::Unit;
-
-/// Ranges of units out of order that one message remembers. More fragmentation drops units, which come again.
-const MAX_RANGES: usize = 4096;
 
 /// What a message is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +36,7 @@ pub(super) struct Incoming {
     /// Units received without a gap from the first on.
     pub(super) prefix: u32,
     /// Units received beyond the prefix.
-    ahead: IntervalSet,
+    ahead: Ahead,
     /// Units of the message, once its last has come.
     total: Option<u32>,
     /// Bytes of the message, valid with `total`.
@@ -55,7 +53,7 @@ impl Incoming {
             capacity,
             state: State::Posted,
             prefix: 0,
-            ahead: IntervalSet::new(),
+            ahead: Ahead::default(),
             total: None,
             size: 0,
             requested_at: Time::ZERO,
@@ -75,14 +73,14 @@ impl Incoming {
         matches!(self.state, State::Posted | State::Begun)
             && number >= self.prefix
             && self.total.is_none_or(|total| number < total)
-            && !self.ahead.contains(u64::from(number))
+            && !self.ahead.contains(number)
     }
 
     /// The missing units from `low` on, as ranges, up to `bound` units in all.
     pub(super) fn missing_from(&self, low: u32, bound: u32) -> impl Iterator<Item = Range<u32>> + '_ {
         let bound = self.total.unwrap_or(bound);
         let low = low.max(self.prefix);
-        self.ahead.missing_in(u64::from(low)..u64::from(bound.max(low))).map(|gap| gap.start as u32..gap.end as u32)
+        self.ahead.missing_in(low..bound)
     }
 
     /// Takes in a unit whose data belongs at `offset`. Returns whether the message is complete now.
@@ -94,7 +92,7 @@ impl Incoming {
         let has_come = self.has_come(number);
         let contradicts = match self.total {
             Some(total) => number >= total || (unit.is_last != (number + 1 == total)),
-            None => unit.is_last && (has_come || self.ahead.max().is_some_and(|highest| highest > u64::from(number))),
+            None => unit.is_last && (has_come || self.ahead.max().is_some_and(|highest| highest > number)),
         };
         // Before duplicates are known: what contradicts is not acknowledged, not even if its number has come before.
         if contradicts {
@@ -110,12 +108,11 @@ impl Incoming {
         if number == self.prefix {
             self.prefix += 1;
             if !self.ahead.is_empty() {
-                self.prefix = self.ahead.first_missing_from(u64::from(self.prefix)) as u32;
-                self.ahead.pop_front_below(u64::from(self.prefix));
+                self.prefix = self.ahead.first_missing_from(self.prefix);
+                self.ahead.forget_below(self.prefix);
             }
         } else {
-            let number = u64::from(number);
-            self.ahead.try_insert(number..number + 1, MAX_RANGES).map_err(|_| Rejected::Contradictory)?;
+            self.ahead.insert(number);
         }
         if unit.is_last {
             self.total = Some(number + 1);
@@ -131,7 +128,7 @@ impl Incoming {
     }
 
     fn has_come(&self, number: u32) -> bool {
-        number < self.prefix || self.ahead.contains(u64::from(number))
+        number < self.prefix || self.ahead.contains(number)
     }
 
     /// Whether the units after `number` can be taken in as a run: it was the last of the prefix, and nothing is known of

@@ -412,6 +412,22 @@ fn one_that_does_not_read_is_left_behind() {
 }
 
 //= X-22 test
+//= X-8 test
+#[test]
+fn nobody_is_waited_for_where_nobody_answers() {
+    let message = pattern(200_000, 1);
+    let block = ControlBlock { holds_back: true, ..block(Service::UnackMulticast) };
+    let mut world = world(14, 2, "delay=5ms", sending(block, vec![message.clone()]), |_| joining());
+    quiet(&mut world);
+    assert_eq!(seen(&world, SENDER).closed, Some(Ok(())));
+    for host in receivers(2) {
+        let seen = seen(&world, host);
+        assert!(seen.bytes == message, "{host}: {} bytes", seen.bytes.len());
+        assert_eq!((seen.closed, seen.is_end), (Some(Ok(())), true), "{host}");
+    }
+}
+
+//= X-22 test
 #[test]
 fn service_5_asks_nothing_and_tells_the_holes() {
     let sender = sending(block(Service::UnackMulticast), vec![pattern(100_000, 1)]);

@@ -188,6 +188,8 @@ impl Xtp {
         if block.sort_value > u32::from(u16::MAX) {
             return Err(Refused::Sort);
         }
+        // Nobody answers, so nobody ever makes room.
+        block.holds_back &= block.service != Service::UnackMulticast;
         fill_group(&mut block, group);
         crate::api::fill_source(&mut block, self.shared.config.local);
         if block.address_segment.source_port == 0 {

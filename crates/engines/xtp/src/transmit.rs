@@ -107,12 +107,17 @@ impl Context {
             }
             let terms = self.terms(shared);
             if self.control_due(&terms) {
-                self.write_close(now, shared, train);
+                if self.may_have_status() {
+                    self.write_close(now, shared, train);
+                } else {
+                    self.write_empty(now, shared, train);
+                    self.update_wait(now, shared, false);
+                }
                 return true;
             }
         }
         if self.first.is_due && self.first.is_alone && !self.service.is_one_message() {
-            self.write_empty_first(now, shared, train);
+            self.write_empty(now, shared, train);
             self.update_wait(now, shared, false);
             return true;
         }
@@ -130,7 +135,7 @@ impl Context {
             return false;
         }
         if self.first.is_due {
-            self.write_empty_first(now, shared, train);
+            self.write_empty(now, shared, train);
             self.update_wait(now, shared, false);
             return true;
         }
@@ -226,6 +231,13 @@ impl Context {
     /// Whether a status carries our key.
     fn tells_key(&self) -> bool {
         self.role == Role::Responder && (!self.proof.has_used_key || self.codec() == Codec::Xtp36)
+    }
+
+    /// Whether a control packet that asks may leave. Until we have heard something its echo would name no packet of the peer's,
+    /// and a peer that takes it for one would take those of all later statuses for older. An iso-stream ends with one even so
+    /// (3.9); groups never hear the echo.
+    fn may_have_status(&self) -> bool {
+        self.heard || self.is_group() || self.options.contains(Options::NOERR)
     }
 
     /// The options that say how far closing has come.
@@ -521,11 +533,14 @@ impl Context {
         }
     }
 
-    /// A FIRST without data: to be heard of, to close, or a message of nothing.
-    fn write_empty_first(&mut self, now: Time, shared: &mut Shared, train: &mut Train) {
+    /// A FIRST without data: to be heard of, to close, or a message of nothing. Or DATA without: to ask, or to close, before
+    /// there is anything that a status could say.
+    fn write_empty(&mut self, now: Time, shared: &mut Shared, train: &mut Train) {
         let codec = self.codec();
-        let ends = self.outgoing.end() == Some(0);
-        let is_message = ends && self.service.is_one_message();
+        let kind = if self.first.is_due { Kind::First } else { Kind::Data };
+        let at = if self.first.is_due { 0 } else { self.outgoing.sent() };
+        let ends = self.outgoing.end() == Some(at);
+        let is_message = ends && kind == Kind::First && self.service.is_one_message();
         let options = Options::NONE
             .with_if(is_message, Options::EOM)
             .with_if(ends, Options::WCLOSE)
@@ -539,8 +554,11 @@ impl Context {
         let asking = if self.expiries > 0 { Asking::Expiry } else { Asking::Status };
         let sync = if asks { self.outgoing.ask(now, asking) } else { self.outgoing.sync() };
         let options = options.with_if(asks, Options::SREQ);
-        let header = self.header(Kind::First, options, sync, self.space.number(0));
-        let prefix = xtp::first_prefix(&header, &self.block.address_segment, &self.traffic(), None, 0);
+        let header = self.header(kind, options, sync, self.space.number(at));
+        let prefix = match kind {
+            Kind::First => xtp::first_prefix(&header, &self.block.address_segment, &self.traffic(), None, 0),
+            _ => xtp::data_prefix(&header, None, 0),
+        };
         let tail = codec.tail_bytes(prefix.len() - codec.header_bytes());
         train.begin(self.peer, prefix.len() + tail);
         train.set_source(self.from);

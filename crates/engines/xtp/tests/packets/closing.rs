@@ -65,7 +65,7 @@ fn abbreviated_close_of_an_initiator() {
         scene.send(100);
         let sent = scene.close(Close::Abbreviated);
         let sent = only(sent);
-        assert_eq!((sent.kind, sent.marks()), (Kind::Cntl, all(&[WCLOSE, RCLOSE, SREQ])), "{codec:?}");
+        assert_eq!((sent.kind, sent.marks()), (Kind::Data, all(&[WCLOSE, RCLOSE, SREQ])), "{codec:?}");
         assert_eq!(sent.seq, scene.n(100));
         let again = only(scene.due(250));
         assert_eq!((again.kind, again.seq), (Kind::First, scene.n(0)), "nothing was heard: the FIRST again");
@@ -77,6 +77,28 @@ fn abbreviated_close_of_an_initiator() {
         assert_eq!(scene.wait(100_000), [], "no time-wait");
         scene.half.call(|engine, now| engine.release(now, context));
         assert_eq!(scene.half.xtp().contexts(), 0);
+    }
+}
+
+//= X-20 test
+#[test]
+fn the_end_is_no_status_before_anything_was_heard() {
+    for codec in CODECS {
+        let ends = |scene: &mut Scene| {
+            let sent = only(scene.close(Close::Full));
+            assert_eq!((sent.marks(), sent.seq), (all(&[WCLOSE, SREQ]), scene.n(100)));
+            (sent.kind, sent.data)
+        };
+        for service in [Service::Connection, Service::BulkData] {
+            let mut scene = Scene::opened(codec, block(service));
+            scene.send(100);
+            assert_eq!(ends(&mut scene), (Kind::Data, Some(vec![])), "its echo would name nothing: {service:?}");
+        }
+        let mut scene = Scene::opened(codec, block(Service::IsoStream));
+        scene.send(100);
+        assert_eq!(ends(&mut scene), (Kind::Cntl, None), "3.9 says so");
+        let mut scene = Scene::connected(codec, block(Service::Connection), 100);
+        assert_eq!(ends(&mut scene), (Kind::Cntl, None));
     }
 }
 

@@ -359,6 +359,26 @@ fn with_a_retry_count_of_1_one_bucket_is_enough() {
     assert_eq!([asks(1), asks(2), asks(6)], [2, 2, 3]);
 }
 
+//= X-10 test
+//= X-22 test
+#[test]
+fn a_key_that_is_used_again_names_another_stream() {
+    let (mut world, _) = standing(1);
+    let key = Key { rtn: false, value: 12_345 };
+    let ends = Options::MULTI | Options::WCLOSE;
+    // What comes late of one that has ended is no other; what begins elsewhere is, and what is newer.
+    for (sync, seq, streams) in [(1000, 5000, 1), (1000, 5000, 1), (7, 90_000, 2), (8, 90_000, 3), (7, 90_000, 3)] {
+        world.inject_to(STRANGER, MEMBER, GROUP, &data(&header(Kind::First, key, ends, sync, seq), 6, 100));
+        let end = header(Kind::Cntl, key, ends | Options::RCLOSE | Options::END, sync, seq + 100);
+        world.inject_to(STRANGER, MEMBER, GROUP, &status(&end, 0, 0, 0, &[]));
+        let until = world.now().as_nanos() / 1_000_000 + 100;
+        run(&mut world, until);
+        assert_eq!(world.engine(MEMBER).counters().contexts_accepted, 1 + streams, "{sync} {seq}");
+    }
+    let seen = &world.application(MEMBER).seen;
+    assert_eq!(seen.values().filter(|it| it.closed == Some(Ok(())) && it.bytes == [7; 100]).count(), 3);
+}
+
 //= X-22 test
 #[test]
 fn a_join_that_nobody_answers_is_given_up() {

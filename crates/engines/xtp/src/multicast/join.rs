@@ -1,7 +1,7 @@
 //! Opening a stream to a group, listening for one, and joining one that has begun.
 //= X-22
 
-use super::member::Member;
+use super::member::{Member, Past};
 use super::sender::Sender;
 use super::{Due, Groups, MAX_WAITING, Name, SLOT, is_last};
 use crate::context::{Phase, Role};
@@ -36,6 +36,8 @@ pub(super) struct Stranger {
     /// What may still be sent there: its address is not proved.
     allowance: Allowance,
     heard_at: Time,
+    /// What has been received of it.
+    past: Option<Past>,
     pub(super) date: Option<Time>,
 }
 
@@ -46,18 +48,19 @@ impl Stranger {
 }
 
 impl Groups {
-    /// What comes of this stream is for nobody here, until it has been silent for long.
-    pub(super) fn shun(&mut self, now: Time, limits: &Limits, name: Name, listener: ListenerId) {
+    /// What comes of this stream is for nobody here.
+    pub(super) fn shun(&mut self, now: Time, limits: &Limits, name: Name, listener: ListenerId, past: Option<Past>) {
         if self.make_room(limits, name) {
             let mut stranger = self.strangers.remove(&name).unwrap_or(Stranger {
                 listener,
                 tries: None,
                 allowance: Allowance::default(),
                 heard_at: now,
+                past: None,
                 date: None,
             });
             self.dates.set(&mut stranger.date, Due::Join(name), None);
-            stranger.tries = None;
+            (stranger.tries, stranger.past) = (None, past);
             self.strangers.insert(name, stranger);
         }
     }
@@ -218,10 +221,11 @@ impl Xtp {
         body: &Body<'_>,
     ) {
         let name = (meta.source, header.key.value);
+        let is_first = matches!(body, Body::First { .. });
         let known = self.groups.strangers.get_mut(&name).map(|stranger| {
             stranger.heard_at = now;
             stranger.allowance.earn(1, segment.len);
-            stranger.is_asking()
+            stranger.is_asking() || (is_first && stranger.past.is_some_and(|past| past.is_before(header)))
         });
         if known == Some(false) || self.by_peer.lookup(&name).is_some() {
             self.shared.counters.packets_unknown += 1;
@@ -238,7 +242,7 @@ impl Xtp {
             }
             return;
         }
-        if known.is_some() || is_last(header.options) || matches!(body, Body::First { .. }) {
+        if known.is_some() || is_last(header.options) || is_first {
             return;
         }
         let Some(listener) = self.groups.listener_for(meta, None) else {
@@ -248,7 +252,7 @@ impl Xtp {
         if self.groups.make_room(&self.shared.config.limits, name) {
             let mut allowance = Allowance::default();
             allowance.earn(1, segment.len);
-            let stranger = Stranger { listener, tries: Some(0), allowance, heard_at: now, date: None };
+            let stranger = Stranger { listener, tries: Some(0), allowance, heard_at: now, past: None, date: None };
             self.groups.strangers.insert(name, stranger);
             self.ask_to_join(now, name);
         }
@@ -330,7 +334,7 @@ impl Xtp {
                 self.groups.forget_stranger(name);
                 self.touched.push(key);
             }
-            None => self.groups.shun(now, &self.shared.config.limits, name, listener),
+            None => self.groups.shun(now, &self.shared.config.limits, name, listener, None),
         }
     }
 
@@ -385,7 +389,8 @@ impl Xtp {
         context.outgoing.shut();
         context.wclose_sent = true;
         context.peer_reading.close();
-        self.groups.members.insert(key, Member::new(group, listener));
+        let past = Past { start: (header.kind == Kind::First).then_some(start), end: None };
+        self.groups.members.insert(key, Member::new(group, listener, past));
         self.groups.by_key.insert((header.key.value, key));
         self.shared.counters.contexts_accepted += 1;
         let context = ContextId(key);

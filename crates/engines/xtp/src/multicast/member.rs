@@ -8,7 +8,7 @@ use crate::shared::Shared;
 use crate::{Failure, ListenerId, Service};
 use core::time::Duration;
 use pinnace_core::{Address, Placed, Segment, Seq32, Time};
-use pinnace_wire::xtp::{self, Kind, Options, Spans, Status};
+use pinnace_wire::xtp::{self, Header, Kind, Options, Spans, Status};
 use std::collections::VecDeque;
 
 /// Answers that wait. An ask beyond is not answered: its bucket has the answers of others.
@@ -23,18 +23,37 @@ struct Answer {
     echo: u32,
 }
 
+/// What of a stream tells a FIRST of its own from that of the next stream with the same name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Past {
+    /// Where it began; `None`: we joined later.
+    pub(super) start: Option<u64>,
+    /// Its newest sync, if END has come: nothing new of it comes behind.
+    pub(super) end: Option<Seq32>,
+}
+
+impl Past {
+    /// Whether a FIRST begins another stream.
+    //= X-10
+    pub(super) fn is_before(&self, first: &Header) -> bool {
+        self.start.is_some_and(|start| start != first.seq)
+            || self.end.is_some_and(|sync| sync.before(Seq32::new(first.sync)))
+    }
+}
+
 /// The receiver's side of a stream to a group.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) group: Address,
     pub(super) listener: ListenerId,
     answers: VecDeque<Answer>,
+    pub(super) past: Past,
     pub(super) date: Option<Time>,
 }
 
 impl Member {
-    pub(super) fn new(group: Address, listener: ListenerId) -> Self {
-        Self { group, listener, answers: VecDeque::new(), date: None }
+    pub(super) fn new(group: Address, listener: ListenerId, past: Past) -> Self {
+        Self { group, listener, answers: VecDeque::new(), past, date: None }
     }
 
     pub(super) fn on_packet(
@@ -69,6 +88,7 @@ impl Member {
             }
         }
         if is_last(options) {
+            self.past.end = Some(Seq32::new(context.recv_sync));
             let result = if context.incoming.is_complete() { Ok(()) } else { Err(Failure::Forced) };
             context.phase = Phase::Over;
             context.conclude(shared, result);

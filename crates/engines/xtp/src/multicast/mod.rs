@@ -122,11 +122,11 @@ impl Groups {
             self.dates.set(&mut date, due, at);
             member.date = date;
             if is_over {
-                let listener = member.listener;
+                let (listener, past) = (member.listener, member.past);
                 self.members.remove(&key);
                 self.by_key.remove(&(context.peer_key, key));
                 // What else comes of this stream is not for anybody here.
-                self.shun(now, &shared.config.limits, (context.peer, context.peer_key), listener);
+                self.shun(now, &shared.config.limits, (context.peer, context.peer_key), listener, Some(past));
             }
         }
     }
@@ -279,7 +279,7 @@ impl Xtp {
             return false;
         };
         self.shared.counters.diags_received += 1;
-        self.groups.shun(now, &self.shared.config.limits, name, listener);
+        self.groups.shun(now, &self.shared.config.limits, name, listener, None);
         true
     }
 }

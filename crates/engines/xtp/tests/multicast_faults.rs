@@ -396,6 +396,35 @@ fn a_join_that_nobody_answers_is_given_up() {
 
 //= X-22 test
 #[test]
+fn a_group_is_told_no_more_than_three_times_what_came_from_it() {
+    let (mut world, sights) = standing(1);
+    let before = sights.borrow().len();
+    let key = Key { rtn: false, value: 12_345 };
+    let counted = |bytes: &[u8]| bytes.len() + 28;
+    let mut came = 0;
+    let mut bring = |world: &mut World, bytes: Vec<u8>| {
+        came += counted(&bytes);
+        world.inject_to(STRANGER, MEMBER, GROUP, &bytes);
+    };
+    bring(&mut world, data(&header(Kind::First, key, Options::MULTI, 0, 0), 6, 1));
+    for gap in 1..=80 {
+        bring(&mut world, data(&header(Kind::Data, key, Options::MULTI, 0, 2 * gap), 6, 1));
+    }
+    for sync in 1..=200 {
+        bring(&mut world, status(&header(Kind::Cntl, key, Options::MULTI | Options::SREQ, sync, 161), 0, 0, 0, &[]));
+        run(&mut world, 1000 + 30 * u64::from(sync));
+    }
+    let sights = sights.borrow();
+    let answers: Vec<_> =
+        sights[before..].iter().filter(|it| it.from == MEMBER && it.header.key.value == 12_345).collect();
+    assert!(answers.len() >= 200, "each question is answered: {}", answers.len());
+    assert!(answers.iter().all(|it| it.header.kind == Kind::Ecntl), "and of the gaps what there is room for");
+    let left: usize = answers.iter().map(|it| counted(&it.bytes)).sum();
+    assert!(left <= 3 * came, "{left} for {came}");
+}
+
+//= X-22 test
+#[test]
 fn statuses_outside_of_what_was_sent_are_ignored() {
     let (mut world, sights) = standing(1);
     let first = sights.borrow()[0].clone();

@@ -70,6 +70,8 @@ impl Member {
         }
         let options = packet.header.options;
         context.last_heard = now;
+        // Nothing of ours comes back from a group's sender: it is never proved where it is.
+        context.proof.allowance.earn(1, packet.bytes);
         //= X-10
         let is_old = Seq32::new(packet.header.sync).before(Seq32::new(context.recv_sync));
         if !is_old {
@@ -168,7 +170,8 @@ fn write_answer(shared: &mut Shared, context: &mut Context, echo: u32) -> Vec<u8
     let space = context.space;
     let mut spans = core::mem::take(&mut shared.spans);
     spans.clear();
-    let most = context.codec().max_spans(STATUS_BYTES.min(shared.datagram_bytes(context.peer)));
+    let largest = STATUS_BYTES.min(shared.datagram_bytes(context.peer)).min(context.datagram_left(shared));
+    let most = context.codec().max_spans(largest);
     spans.extend(context.incoming.spans().take(most).map(|span| (space.number(span.start), space.number(span.end))));
     let kind = if spans.is_empty() { Kind::Cntl } else { Kind::Ecntl };
     let options = Options::NONE.with_if(context.incoming.is_complete(), Options::RCLOSE);
@@ -187,5 +190,6 @@ fn write_answer(shared: &mut Shared, context: &mut Context, echo: u32) -> Vec<u8
     xtp::status(&header, &status, &mut bytes);
     shared.spans = spans;
     shared.counters.statuses_sent += 1;
+    context.on_leaves(bytes.len());
     bytes
 }

@@ -510,23 +510,27 @@ fn internet_checksum(bytes: &[u8]) -> u16 {
     !((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-/// The one packet of an acknowledged datagram of four bytes.
-fn datagram_packet(to: std::net::SocketAddr, sync: u32) -> Vec<u8> {
+/// A FIRST with EOM, WCLOSE, RCLOSE and four bytes.
+fn only_packet(to: std::net::SocketAddr, sync: u32, service: u8, sreq: u8) -> Vec<u8> {
     let std::net::IpAddr::V4(host) = to.ip() else { panic!("{to}") };
-    // EOM, WCLOSE, RCLOSE and SREQ; a FIRST.
-    let mut packet = [&0x77_u64.to_be_bytes()[..], &[0, 0x5c, 0, 0x22, 0, 0, 0, 44, 0, 0, 0, 0]].concat();
+    let mut packet = [&0x77_u64.to_be_bytes()[..], &[0, 0x1c | sreq, 0, 0x22, 0, 0, 0, 44, 0, 0, 0, 0]].concat();
     packet.extend_from_slice(&sync.to_be_bytes());
     packet.extend_from_slice(&1000_u64.to_be_bytes());
     packet.extend_from_slice(&[0, 16, 1, 1]);
     packet.extend_from_slice(&host.octets());
     packet.extend_from_slice(&[127, 0, 0, 1]);
     packet.extend_from_slice(&to.port().to_be_bytes());
-    packet.extend_from_slice(&[0, 9, 0, 24, 2, 1]);
+    packet.extend_from_slice(&[0, 9, 0, 24, service, 1]);
     packet.extend_from_slice(&[0; 20]);
     packet.extend_from_slice(b"ahoy");
     let check = internet_checksum(&packet);
     packet[16..18].copy_from_slice(&check.to_be_bytes());
     packet
+}
+
+/// The one packet of an acknowledged datagram of four bytes.
+fn datagram_packet(to: std::net::SocketAddr, sync: u32) -> Vec<u8> {
+    only_packet(to, sync, 2, 0x40)
 }
 
 //= X-20 test
@@ -547,4 +551,14 @@ fn a_listener_that_has_enough_answers_a_repetition_still() {
     }
     let (code, out, err) = listening.finish();
     assert_eq!((code, &*err, &*out), (Some(0), "", &*line(b"ahoy")), "once");
+}
+
+#[test]
+fn a_request_whose_response_nobody_wants_is_a_message_all_the_same() {
+    let listening = listen(&["--count", "1"]);
+    let to: std::net::SocketAddr = listening.address.parse().unwrap();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.send_to(&only_packet(to, 1, 3, 0), to).unwrap();
+    let (code, out, _) = listening.finish();
+    assert_eq!((code, &*out), (Some(0), &*line(b"ahoy")));
 }

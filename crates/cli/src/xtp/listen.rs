@@ -369,9 +369,10 @@ impl Shared<'_> {
             (Some(_), Some(response)) => response.clone(),
             (Some(_), None) => request.data,
         };
-        let mut sending = transaction.respond(response).map_err(|unsent| Stopped::Error(unsent.error))?;
+        // It has come, and is acknowledged, even if nobody wants the response.
         let holes = (!request.holes.is_empty()).then(|| pairs(&request.holes));
         let _ = tell.send(Told::Message(Line { holes, ..line(&mut sum, Service::Transaction, peer) }));
+        let mut sending = transaction.respond(response).map_err(|unsent| Stopped::Error(unsent.error))?;
         let begun = Instant::now();
         loop {
             sending = match sending.wait_timeout(interrupt::LOOK) {

@@ -1,8 +1,7 @@
 //! One message on its way in: which units have come, and what they say about its size.
 
-use super::ahead::Ahead;
 use core::ops::Range;
-use pinnace_core::{BufferId, Time};
+use pinnace_core::{BufferId, ScatteredSet, Time};
 use pinnace_wire::zcrp::Unit;
 
 /// What a message is doing.
@@ -35,8 +34,8 @@ pub(super) struct Incoming {
     pub(super) state: State,
     /// Units received without a gap from the first on.
     pub(super) prefix: u32,
-    /// Units received beyond the prefix.
-    ahead: Ahead,
+    /// Units received beyond the prefix: the buffer bounds how many, and none is dropped for being out of order (Z-14).
+    ahead: ScatteredSet,
     /// Units of the message, once its last has come.
     total: Option<u32>,
     /// Bytes of the message, valid with `total`.
@@ -53,7 +52,7 @@ impl Incoming {
             capacity,
             state: State::Posted,
             prefix: 0,
-            ahead: Ahead::default(),
+            ahead: ScatteredSet::default(),
             total: None,
             size: 0,
             requested_at: Time::ZERO,
@@ -109,7 +108,7 @@ impl Incoming {
             self.prefix += 1;
             if !self.ahead.is_empty() {
                 self.prefix = self.ahead.first_missing_from(self.prefix);
-                self.ahead.forget_below(self.prefix);
+                self.ahead.pop_front_below(self.prefix);
             }
         } else {
             self.ahead.insert(number);

@@ -3,7 +3,6 @@
 //! The application posts buffers; requests name them to the sender (Z-3, Z-13); units come, mostly into the place that
 //! [`plan_receive`](Receiver::plan_receive) foresaw (Z-18); block acknowledgements say what has come ([`report`]).
 
-mod ahead;
 mod incoming;
 mod plan;
 mod report;

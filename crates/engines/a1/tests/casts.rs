@@ -350,10 +350,14 @@ fn nobody_notices_that_a_sink_is_being_given_up() {
 }
 
 impl Scene {
-    /// The longest time between two messages at a sink.
-    fn longest_pause(&self, number: u32) -> Duration {
-        let times = &self.sink(number).times;
-        times.windows(2).map(|pair| pair[1].since(pair[0])).max().expect("many")
+    /// These sinks have got all of a stream, and never waited long for the next message of it.
+    fn assert_undisturbed(&self, sinks: impl IntoIterator<Item = u32>, all: &[Vec<u8>], what: &str) {
+        for number in sinks {
+            let seen = self.sink(number);
+            assert!(seen.messages == all, "{what}, {number}: {} messages", seen.messages.len());
+            let longest = seen.times.windows(2).map(|pair| pair[1].since(pair[0])).max().expect("many");
+            assert!(longest < Duration::from_millis(250), "{what}, {number}: nothing for {longest:?}");
+        }
     }
 
     /// Nothing passes between the source and a sink meanwhile.
@@ -373,53 +377,38 @@ impl Scene {
 //= A-15 test
 #[test]
 fn nobody_in_a_group_notices_that_a_sink_does_not_answer_or_take_anything() {
+    let all: Vec<_> = (0..300).map(|index| pattern(3000, index as u8)).collect();
     for slow in [SlowSink::Drop { patience: Duration::from_secs(2) }, SlowSink::Degrade] {
         for network in ["delay=5ms", "delay=5ms,loss=2%"] {
-            let setting = || Setting { slow, network, with_group: true, ..Setting::default() };
-            let all: Vec<_> = (0..300).map(|index| pattern(3000, index as u8)).collect();
-            let mut scene = setting().scene(usize::MAX, vec![], |_| sink());
-            scene.stream(&all, 10);
+            let what = format!("{slow:?}, {network}");
+            let streaming = |deaf| {
+                let setting = Setting { slow, network, with_group: true, ..Setting::default() };
+                let listening = |number| sink().with(|core| core.is_deaf = Some(number) == deaf);
+                let mut scene = setting.scene(usize::MAX, vec![], listening);
+                scene.stream(&all, 10);
+                scene
+            };
+            let mut scene = streaming(None);
             scene.world.schedule(millis(1000), |world| world.power_off(HostId::new(4)));
             scene.quiet();
-            for number in 1..=3 {
-                assert!(scene.sink(number).messages == all, "{number}");
-                let longest = scene.longest_pause(number);
-                assert!(longest < Duration::from_millis(250), "{slow:?} {network} {number}: nothing for {longest:?}");
-            }
-            assert!(
-                matches!(scene.result(4), Some(Err(Failure::Abandoned | Failure::TooSlow))),
-                "{:?}",
-                scene.result(4)
-            );
+            scene.assert_undisturbed(1..=3, &all, &what);
+            let result = scene.result(4);
+            assert!(matches!(result, Some(Err(Failure::Abandoned | Failure::TooSlow))), "{what}: {result:?}");
 
-            let mut scene = setting().scene(usize::MAX, vec![], |_| sink());
-            scene.stream(&all, 10);
+            let mut scene = streaming(None);
             scene.part(4, 1000, 1600);
             scene.quiet();
-            for number in 1..=4 {
-                assert!(scene.sink(number).messages == all, "{slow:?} {network} {number}");
-                assert_eq!(scene.sink(number).closed, Some(Ok(())));
-                let longest = scene.longest_pause(number);
-                assert!(
-                    number == 4 || longest < Duration::from_millis(250),
-                    "{slow:?} {network} {number}: {longest:?}"
-                );
-            }
-            let counters = scene.world.engine(SOURCE).counters();
-            let repeated = counters.blocks_repeated;
-            assert!(repeated < 400, "{slow:?} {network}: {repeated} blocks for some 180 that were missed");
+            scene.assert_undisturbed(1..=3, &all, &what);
+            assert!(scene.sink(4).messages == all, "{what}");
+            assert!((1..=4).all(|number| scene.sink(number).closed == Some(Ok(()))), "{what}");
+            let repeated = scene.world.engine(SOURCE).counters().blocks_repeated;
+            assert!(repeated < 400, "{what}: {repeated} blocks for some 180 that were missed");
 
             // It answers, and takes nothing.
-            let mut scene =
-                setting().scene(usize::MAX, vec![], |number| sink().with(|core| core.is_deaf = number == 2));
-            scene.stream(&all, 10);
+            let mut scene = streaming(Some(2));
             scene.quiet();
-            for number in [1, 3, 4] {
-                assert!(scene.sink(number).messages == all, "{slow:?} {network} {number}");
-                let longest = scene.longest_pause(number);
-                assert!(longest < Duration::from_millis(250), "{slow:?} {network} {number}: {longest:?}");
-            }
-            assert_eq!(scene.result(2), Some(Err(Failure::TooSlow)));
+            scene.assert_undisturbed([1, 3, 4], &all, &what);
+            assert_eq!(scene.result(2), Some(Err(Failure::TooSlow)), "{what}");
         }
     }
 }
@@ -437,11 +426,7 @@ fn nobody_in_a_raw_group_notices_that_a_sink_does_not_answer() {
     scene.part(3, 1000, 1600);
     scene.world.schedule(millis(2000), |world| world.power_off(HostId::new(4)));
     scene.quiet();
-    for number in 1..=2 {
-        assert!(scene.sink(number).messages == all, "{number}");
-        let longest = scene.longest_pause(number);
-        assert!(longest < Duration::from_millis(250), "{number}: nothing for {longest:?}");
-    }
+    scene.assert_undisturbed(1..=2, &all, "raw");
     // Of what was sent while it was away, what the group did not wait with is lost for it.
     let lost = scene.world.engine(HostId::new(3)).counters().blocks_lost;
     assert!((1..=190).contains(&lost), "{lost}");

@@ -3,9 +3,9 @@
 //! Each sink has a connection of its own, with its own window, acknowledgements and repetitions. Without a group every
 //! block goes over each of them. With one, a block goes once to the group, when every sink that has joined lets it leave;
 //! each connection then counts it as sent. A sink that joins late gets over its own connection what the group has sent
-//! since its OPEN, and is in step when it has caught up. One that holds up the group and does not answer, or
-//! takes nothing, is out of step in the same way until it gets on or is cut off, and the others do not wait for it. Always true: the first block of a sink is the first of a message,
-//! so all of them cut messages alike.
+//! since its OPEN, and is in step when it has caught up. One that holds up the group and does not answer, or takes nothing,
+//! is out of step in the same way until it gets on or is cut off, and the others do not wait for it. Always true: the first
+//! block of a sink is the first of a message, so all of them cut messages alike.
 //= A-15
 
 use crate::connection::{Birth, Connection, Phase, Role};

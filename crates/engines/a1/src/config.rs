@@ -33,7 +33,7 @@ pub struct Config {
     /// Who has not been heard of for so long is asked with SYNC, although there is nothing to send. 0: never.
     pub idle: Duration,
     /// Who is asked and has not been heard of for so long is given up. Of who is asked only whether it is there, what it was
-    /// silent before counts, too, but for no more than half of it.
+    /// silent before counts, too, but for no more than half of it. At least 8 ms.
     pub silence: Duration,
     /// A CLOSE is answered for so long after the end.
     pub time_wait: Duration,

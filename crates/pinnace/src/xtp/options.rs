@@ -40,8 +40,9 @@ pub struct Options {
     /// large as the path carries. Its service and address do not count.
     pub block: Option<ControlBlock>,
     /// Bytes that a peer may send ahead of the application, and that may be queued to it: `rwindow`, `rbufsize` and
-    /// `wbufsize` of the default control block: 1 to 2^30, and what lies outside counts as the nearest. By default 262,144 that grow to 4 MiB with an application that keeps up, and
-    /// 4 MiB that may be queued; on a cluster more from the start, and as much queued as a window, but to groups 4 MiB.
+    /// `wbufsize` of the default control block: 1 to 2^30, and what lies outside counts as the nearest. By default 262,144 that
+    /// grow to 4 MiB with an application that keeps up, and 4 MiB that may be queued; on a cluster more from the start, and as
+    /// much queued as a window, but to groups 4 MiB.
     pub window_bytes: Option<u32>,
     /// Congestion controller; by default the profile's: `fixed` (cluster) or `bbr` (Internet).
     pub congestion: Option<ControllerKind>,

@@ -258,3 +258,17 @@ use libc::__errno as location;
 use libc::__errno_location as location;
 #[cfg(any(target_os = "macos", target_os = "ios", target_os = "freebsd"))]
 use libc::__error as location;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_xtp_refuses_is_told_as_sockets_tell_it() {
+        let errno = |refused| Errno::from(&Error::ContextRefused(refused)).0;
+        assert_eq!(errno(xtp::Refused::Full), libc::EAGAIN);
+        assert_eq!(errno(xtp::Refused::TooManyContexts), libc::ENOBUFS);
+        assert_eq!(errno(xtp::Refused::Port), libc::EADDRINUSE);
+        assert_eq!(errno(xtp::Refused::Closed), libc::EPIPE);
+    }
+}

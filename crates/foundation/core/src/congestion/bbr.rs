@@ -5,15 +5,18 @@
 //! the rate no longer grows, empties the queue that this has built (*drain*), then probes for more in a cycle of eight
 //! round trips (*probe bandwidth*), and looks at the bare round trip for 200 ms every ten seconds (*probe rtt*).
 //!
-//! Random loss is no sign of congestion here: below a fifth of what is sent it changes nothing. Above that, three
-//! times in a row, it bounds the bytes in flight, as marks (ECN) do at once; the bound is lifted again as soon as the
-//! loss goes. Always true: the window holds at least four packets, and the bound never falls below one
-//! bandwidth-delay product of what was really delivered.
+//! Random loss is no sign of congestion here: below a fifth of what is sent it changes nothing. Above that it bounds the
+//! bytes in flight (`loss_bound`), and what arrives of a probe is no longer more than the model, which falls with every
+//! cycle. Senders that share a short queue cannot tell their own losses from random ones, so whoever knows that the path
+//! loses more has to say so: up to that share is made up for by the gains, as far as it is really lost. Always true: the
+//! window holds at least four packets, and the bound never falls below one bandwidth-delay product of what was really
+//! delivered.
 //!
 //! After Cardwell and others, BBR version 1, with the aggregation estimate and the idea of a bound of version 2.
 
 use core::time::Duration;
 
+use super::loss_bound::LossBound;
 use super::{AckSample, Congestion, LossSample, bytes_per_second, initial_window};
 use crate::{Time, Windowed, mix64};
 
@@ -32,12 +35,6 @@ const PROBE_RTT_LASTS: Duration = Duration::from_millis(200);
 const FULL_PIPE_ROUNDS: u32 = 3;
 /// Rounds after which the start-up of what is limited by the application is paced by the model as well.
 const HASTY_ROUNDS: u64 = 8;
-/// Loss up to 1 in this many is taken for random.
-const RANDOM_LOSS_DIVISOR: u64 = 5;
-/// Loss is judged over at least this many packets ...
-const LOSS_EPOCH_PACKETS: u64 = 100;
-/// ... and acted upon when this many judgements in a row say congestion.
-const LOSS_EPOCHS: u32 = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
@@ -70,8 +67,16 @@ pub struct Bbr {
 }
 
 impl Bbr {
+    /// The largest share that a path may be said to lose by itself, in percent.
+    pub const MOST_PATH_LOSS: u8 = 50;
+
     /// A controller in startup at `now` whose datagrams carry at most `mss` bytes.
     pub fn new(mss: u64, now: Time) -> Self {
+        Self::over_loss(mss, now, 0)
+    }
+
+    /// The same over a path that loses up to `percent` of what is sent by itself, at most [`Self::MOST_PATH_LOSS`].
+    pub fn over_loss(mss: u64, now: Time, percent: u8) -> Self {
         let mss = mss.clamp(1, 1 << 32);
         let window = initial_window(mss).max(4 * mss);
         Self {
@@ -84,7 +89,7 @@ impl Bbr {
             round_ends: 0,
             pipe: FullPipe::default(),
             aggregation: Aggregation::new(now),
-            loss: LossBound::default(),
+            loss: LossBound::new(percent.min(Self::MOST_PATH_LOSS)),
             lost_since_ack: false,
             timed_out: false,
             window,
@@ -109,7 +114,11 @@ impl Bbr {
         match self.mode {
             Mode::Startup => STARTUP,
             Mode::Drain => DRAIN,
-            Mode::ProbeBandwidth { phase, .. } => CYCLE[phase % CYCLE.len()],
+            Mode::ProbeBandwidth { phase, .. } => match CYCLE[phase % CYCLE.len()] {
+                // Probes alone: with the whole cycle made up for, what it lost itself would count as the path's.
+                more if more > UNITY => self.loss.make_up(more),
+                gain => gain,
+            },
             Mode::ProbeRtt { .. } => UNITY,
         }
     }
@@ -118,7 +127,7 @@ impl Bbr {
         match self.mode {
             // Twice what fills the path doubles the rate every round just as well as 2 / ln 2 times, and does not flood a
             // queue as long as the path.
-            Mode::Startup | Mode::Drain | Mode::ProbeBandwidth { .. } => WINDOW,
+            Mode::Startup | Mode::Drain | Mode::ProbeBandwidth { .. } => self.loss.make_up(WINDOW),
             Mode::ProbeRtt { .. } => UNITY / 2,
         }
     }
@@ -235,7 +244,7 @@ impl Bbr {
         } else {
             self.window
         };
-        if let Some(bound) = self.loss.bound {
+        if let Some(bound) = self.loss.bound() {
             self.window = self.window.min(bound);
         }
         if matches!(self.mode, Mode::ProbeRtt { .. }) {
@@ -286,7 +295,7 @@ impl Congestion for Bbr {
 
     fn on_loss(&mut self, loss: &LossSample) {
         self.lost_since_ack = true;
-        self.loss.lost = self.loss.lost.saturating_add(loss.lost_bytes);
+        self.loss.on_loss(loss.lost_bytes);
     }
 
     fn on_timeout(&mut self, _now: Time) {
@@ -295,7 +304,7 @@ impl Congestion for Bbr {
 
     fn on_ecn(&mut self, _now: Time, ce_count: u64) {
         if ce_count > 0 {
-            self.loss.marked = true;
+            self.loss.on_mark();
         }
     }
 
@@ -370,73 +379,6 @@ impl Aggregation {
     }
 }
 
-/// The bound on the bytes in flight that heavy, lasting loss and marks impose.
-#[derive(Clone, Debug, Default)]
-struct LossBound {
-    lost: u64,
-    marked: bool,
-    /// Bytes delivered when this epoch of counting began.
-    delivered: u64,
-    congested_epochs: u32,
-    bound: Option<u64>,
-}
-
-impl LossBound {
-    /// Judges at the end of a round, and says whether a bound was set or lowered.
-    fn on_round(&mut self, delivered: u64, mss: u64, in_flight: u64, filled: u64) -> bool {
-        let marked = core::mem::take(&mut self.marked);
-        let sent = self.lost.saturating_add(delivered - self.delivered.min(delivered));
-        let judged = sent >= LOSS_EPOCH_PACKETS.saturating_mul(mss);
-        if judged {
-            let congested = self.lost > sent / RANDOM_LOSS_DIVISOR;
-            self.congested_epochs = if congested { self.congested_epochs + 1 } else { 0 };
-            self.lost = 0;
-            self.delivered = delivered;
-        }
-        if marked || (judged && self.congested_epochs >= LOSS_EPOCHS) {
-            self.congested_epochs = 0;
-            let full = self.bound.unwrap_or(u64::MAX).min(in_flight);
-            self.bound = Some((full - full / 8).max(filled));
-            return true;
-        }
-        if judged
-            && self.congested_epochs == 0
-            && let Some(bound) = self.bound
-        {
-            let raised = bound.saturating_add(bound / 8);
-            self.bound = (raised < filled.saturating_mul(4)).then_some(raised);
-        }
-        false
-    }
-}
-
 fn scale(value: u64, gain: u32) -> u64 {
     u64::try_from(u128::from(value) * u128::from(gain) / u128::from(UNITY)).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Rounds of 200 packets of which `lost` are lost, 200 kB in flight over a path that holds 100 kB.
-    fn bound_after(rounds: u64, lost: u64, bound: &mut LossBound) -> Option<u64> {
-        for _ in 0..rounds {
-            bound.lost += lost * 1_000;
-            let delivered = bound.delivered + (200 - lost) * 1_000;
-            bound.on_round(delivered, 1_000, 200_000, 100_000);
-        }
-        bound.bound
-    }
-
-    #[test]
-    fn only_heavy_and_lasting_loss_sets_a_bound_and_its_end_lifts_it() {
-        let mut bound = LossBound::default();
-        assert_eq!(bound_after(50, 30, &mut bound), None, "15 % is random");
-        assert_eq!(bound_after(2, 60, &mut bound), None, "30 %, but not for long");
-        assert_eq!(bound_after(1, 0, &mut bound), None);
-        assert_eq!(bound_after(3, 60, &mut bound), Some(175_000));
-        assert_eq!(bound_after(60, 60, &mut bound), Some(100_000), "never below what the path holds");
-        assert_eq!(bound_after(1, 0, &mut bound), Some(112_500));
-        assert_eq!(bound_after(20, 0, &mut bound), None);
-    }
 }

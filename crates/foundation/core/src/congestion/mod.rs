@@ -11,6 +11,7 @@ mod bbr;
 mod cubic;
 mod delivery;
 mod fixed;
+mod loss_bound;
 mod path;
 
 use core::fmt::{Debug, Display, Formatter};
@@ -116,6 +117,7 @@ pub trait Congestion: Debug + Send {
 /// ```
 /// use pinnace_core::ControllerKind;
 /// assert_eq!("bbr".parse(), Ok(ControllerKind::Bbr));
+/// assert_eq!("bbr:30%".parse(), Ok(ControllerKind::LossyBbr { percent: 30 }));
 /// assert_eq!("fixed:65536".parse(), Ok(ControllerKind::Fixed { window: 65_536 }));
 /// assert_eq!(ControllerKind::Cubic.to_string(), "cubic");
 /// assert!("vegas".parse::<ControllerKind>().is_err());
@@ -131,6 +133,12 @@ pub enum ControllerKind {
     Cubic,
     /// [`Bbr`].
     Bbr,
+    /// [`Bbr`] over a path that loses more than a fifth of what is sent by itself, as some radio links do: written `bbr:30%`.
+    /// Not for paths whose losses come from those who share them.
+    LossyBbr {
+        /// The path loses up to this share, in percent, from 1 to [`Bbr::MOST_PATH_LOSS`].
+        percent: u8,
+    },
 }
 
 impl ControllerKind {
@@ -140,6 +148,7 @@ impl ControllerKind {
             Self::Fixed { window } => Box::new(Fixed::new(window)),
             Self::Cubic => Box::new(Cubic::new(mss)),
             Self::Bbr => Box::new(Bbr::new(mss, now)),
+            Self::LossyBbr { percent } => Box::new(Bbr::over_loss(mss, now, percent)),
         }
     }
 
@@ -148,7 +157,7 @@ impl ControllerKind {
         match self {
             Self::Fixed { .. } => "fixed",
             Self::Cubic => "cubic",
-            Self::Bbr => "bbr",
+            Self::Bbr | Self::LossyBbr { .. } => "bbr",
         }
     }
 }
@@ -157,6 +166,7 @@ impl Display for ControllerKind {
     fn fmt(&self, f: &mut Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Fixed { window } if *window != u64::MAX => write!(f, "fixed:{window}"),
+            Self::LossyBbr { percent } => write!(f, "bbr:{percent}%"),
             kind => f.write_str(kind.name()),
         }
     }
@@ -168,7 +178,7 @@ pub struct UnknownController;
 
 impl Display for UnknownController {
     fn fmt(&self, f: &mut Formatter<'_>) -> core::fmt::Result {
-        f.write_str("a congestion controller is one of: fixed, fixed:BYTES, cubic, bbr")
+        f.write_str("a congestion controller is one of: fixed, fixed:BYTES, cubic, bbr, bbr:1% to bbr:50%")
     }
 }
 
@@ -184,6 +194,10 @@ impl FromStr for ControllerKind {
             None if text == "bbr" => Ok(Self::Bbr),
             Some(("fixed", window)) => match window.parse() {
                 Ok(window) if window > 0 => Ok(Self::Fixed { window }),
+                _ => Err(UnknownController),
+            },
+            Some(("bbr", share)) => match share.strip_suffix('%').map(str::parse) {
+                Some(Ok(percent)) if (1..=Bbr::MOST_PATH_LOSS).contains(&percent) => Ok(Self::LossyBbr { percent }),
                 _ => Err(UnknownController),
             },
             _ => Err(UnknownController),

@@ -273,6 +273,28 @@ fn bbr_is_bounded_where_a_fifth_is_lost_for_long() {
 }
 
 #[test]
+fn bbr_keeps_the_rate_of_a_path_that_loses_as_much_as_was_said() {
+    let reached = |loss, kind, queue| {
+        let mut link = Bottleneck::new(HUNDRED_MEGABITS, queue, ms(60), loss);
+        let flow = single(kind, &mut link, 20);
+        assert_eq!(flow.timeouts, 0);
+        let lost = flow.next * MSS - flow.delivery.delivered() - flow.in_flight;
+        (flow.rate(3, 20) * 100 / HUNDRED_MEGABITS, lost * 100 / (flow.next * MSS))
+    };
+    for (loss, percent, share) in [(0.25, 30, 55), (0.3, 30, 48), (0.4, 50, 35), (0.5, 50, 25), (0.1, 50, 78)] {
+        let (rate, _) = reached(loss, ControllerKind::LossyBbr { percent }, 750_000);
+        assert!(rate >= share, "{rate} % of the path at {loss}");
+    }
+    let (rate, _) = reached(0.3, ControllerKind::Bbr, 750_000);
+    assert!(rate < 25, "nobody said it: {rate} % of the path");
+    // Said of a path that loses nothing by itself.
+    for queue in [3_000, 20_000, 100_000, 750_000] {
+        let (rate, lost) = reached(0.0, ControllerKind::LossyBbr { percent: 50 }, queue);
+        assert!(rate >= 93 && lost <= 7, "{rate} % of the path, {lost} % lost, a queue of {queue}");
+    }
+}
+
+#[test]
 fn bbr_recovers_from_a_dead_path() {
     let mut link = Bottleneck::new(HUNDRED_MEGABITS, 750_000, ms(60), 1.0);
     let mut flow = Flow::new(ControllerKind::Bbr, Time::ZERO);
@@ -528,11 +550,15 @@ fn names_are_read_as_they_are_written() {
         ControllerKind::Fixed { window: 65_536 },
         ControllerKind::Cubic,
         ControllerKind::Bbr,
+        ControllerKind::LossyBbr { percent: 1 },
+        ControllerKind::LossyBbr { percent: 50 },
     ] {
         assert_eq!(kind.to_string().parse(), Ok(kind));
         assert_eq!(kind.build(MSS, Time::ZERO).name(), kind.name());
     }
-    for text in ["", "reno", "cubic:5", "fixed:", "fixed:0", "fixed:-1"] {
+    for text in
+        ["", "reno", "cubic:5", "fixed:", "fixed:0", "fixed:-1", "bbr:", "bbr:0%", "bbr:51%", "bbr:30", "bbr:300%"]
+    {
         assert_eq!(text.parse::<ControllerKind>(), Err(UnknownController));
     }
 }
@@ -543,7 +569,8 @@ proptest! {
         reports in prop::collection::vec((0_u8..5, any::<u64>(), any::<u64>(), any::<u64>(), any::<bool>()), 1..80),
         mss in prop_oneof![Just(0), 1_u64..70_000],
     ) {
-        for kind in [ControllerKind::Fixed { window: 5 }, ControllerKind::Cubic, ControllerKind::Bbr] {
+        let lossy = ControllerKind::LossyBbr { percent: 50 };
+        for kind in [ControllerKind::Fixed { window: 5 }, ControllerKind::Cubic, ControllerKind::Bbr, lossy] {
             let mut control = kind.build(mss, Time::ZERO);
             for &(which, a, b, c, flag) in &reports {
                 let now = Time::from_nanos(a);

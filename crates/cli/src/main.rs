@@ -13,6 +13,7 @@ mod address;
 mod bare;
 mod cast;
 mod completion;
+mod congestion;
 mod content;
 mod daemon;
 mod demo;

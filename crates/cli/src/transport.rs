@@ -1,9 +1,11 @@
 //! What every subcommand that talks to a peer shares: the transport's options, waiting, and what its errors mean to the user.
 
 use crate::bare::seconds;
+use crate::congestion::Congestion;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::thread;
+use crate::units;
 use crate::waiting::Waiting;
 use clap::{Args, ValueEnum};
 use pinnace::service::PathClass;
@@ -35,6 +37,19 @@ pub(crate) struct Transport {
     capture: Option<PathBuf>,
 }
 
+/// How fast a sender may be, and what slows it down.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Pace")]
+pub(crate) struct Pace {
+    /// Never send faster, and leave the rest of the line to others: 20mbit
+    #[arg(long, value_name = "RATE", value_parser = units::bit_rate)]
+    pub(crate) rate: Option<u64>,
+    /// What bounds the bytes in transit: fixed, fixed:4MiB, cubic, bbr, or bbr:30% over a path that loses up to 30 % by
+    /// itself [default: fixed on loopback and closed networks, otherwise bbr]
+    #[arg(long, value_name = "CONTROL")]
+    congestion: Option<Congestion>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ProfileName {
     Auto,
@@ -59,9 +74,13 @@ impl Transport {
         }
     }
 
-    /// The same, for whoever sends `rate` bits a second at most.
-    pub(crate) fn options_of_sender(&self, rate: Option<u64>) -> Options {
-        Options { rate: rate.map(|bits| bits.div_ceil(8)), ..self.options() }
+    /// The same, for whoever sends at this pace.
+    pub(crate) fn options_of_sender(&self, pace: &Pace) -> Options {
+        Options {
+            rate: pace.rate.map(|bits| bits.div_ceil(8)),
+            congestion: pace.congestion.map(Into::into),
+            ..self.options()
+        }
     }
 
     /// Whether every datagram is written to a file.

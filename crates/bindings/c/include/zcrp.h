@@ -192,7 +192,8 @@ nbyte zcrp_rcv_close(void);
  *   rate                      bytes of unit datagrams a second at most; by default what the path takes
  *   congestion_fixed          a fixed window of so many bytes, and no congestion control: for closed networks
  *   congestion_cubic          1: the CUBIC congestion controller
- *   congestion_bbr            1: the BBR congestion controller
+ *   congestion_bbr            1: the BBR congestion controller; 2 to 50: of a path that loses up to so many percent
+ *                             of what is sent by itself
  *   profile_internet          1: behave as on a shared network; by default loopback addresses and AF_UNIX are not
  *   profile_cluster           1: behave as on a network of our own
  *   peer_timeout_ms           when a silent peer counts as gone; 10,000 by default

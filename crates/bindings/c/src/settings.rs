@@ -45,6 +45,8 @@ const MICROS: Duration = Duration::from_micros(1);
 const DAY_MS: i64 = 86_400_000;
 const HOUR_US: i64 = 3_600_000_000 / 2;
 const ANY: i64 = i64::MAX;
+/// Percent that a path may be said to lose by itself.
+const MOST_PATH_LOSS: i64 = 50;
 
 static SETTINGS: &[Setting] = &[
     Setting {
@@ -123,13 +125,20 @@ pub(crate) fn set(name: &str, value: i64) -> Result<(), Unset> {
         chosen.numbers[index] = (value != 0).then_some(value as u64);
         return Ok(());
     }
-    let is_switch = name != CONGESTION_FIXED && name != SPIN_US;
-    if value < -i64::from(name == SPIN_US) || (is_switch && value > 1) {
+    let most = match name {
+        CONGESTION_FIXED | SPIN_US => ANY,
+        CONGESTION_BBR => MOST_PATH_LOSS,
+        _ => 1,
+    };
+    if value < -i64::from(name == SPIN_US) || value > most {
         return if knows(name) { Err(Unset::OutOfRange) } else { Err(Unset::Unknown) };
     }
     match name {
         CONGESTION_FIXED => choose(&mut chosen.congestion, ControllerKind::Fixed { window: value as u64 }, value),
         CONGESTION_CUBIC => choose(&mut chosen.congestion, ControllerKind::Cubic, value),
+        CONGESTION_BBR if value > 1 => {
+            choose(&mut chosen.congestion, ControllerKind::LossyBbr { percent: value as u8 }, value);
+        }
         CONGESTION_BBR => choose(&mut chosen.congestion, ControllerKind::Bbr, value),
         PROFILE_INTERNET | PROFILE_CLUSTER if value == 0 => chosen.profile = Profile::Auto,
         PROFILE_INTERNET => chosen.profile = Profile::Internet,
@@ -187,6 +196,7 @@ fn congestion(name: &str, kind: ControllerKind) -> Option<c_long> {
     Some(match (name, kind) {
         (CONGESTION_FIXED, ControllerKind::Fixed { window }) => long(window),
         (CONGESTION_CUBIC, ControllerKind::Cubic) | (CONGESTION_BBR, ControllerKind::Bbr) => 1,
+        (CONGESTION_BBR, ControllerKind::LossyBbr { percent }) => percent.into(),
         (CONGESTION_FIXED | CONGESTION_CUBIC | CONGESTION_BBR, _) => 0,
         _ => return None,
     })
@@ -221,4 +231,23 @@ pub(crate) fn config(channel: &Channel, options: &Options) -> Config {
 /// A number for C.
 pub(crate) fn long(value: u64) -> c_long {
     c_long::try_from(value).unwrap_or(c_long::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_may_be_said_to_lose_up_to_half() {
+        for (value, kind) in
+            [(1, Some(ControllerKind::Bbr)), (30, Some(ControllerKind::LossyBbr { percent: 30 })), (0, None)]
+        {
+            assert!(set(CONGESTION_BBR, value).is_ok());
+            assert_eq!((options().congestion, chosen(CONGESTION_BBR)), (kind, Some(value as c_long)));
+        }
+        assert!(matches!(set(CONGESTION_BBR, 51), Err(Unset::OutOfRange)));
+        assert!(matches!(set(CONGESTION_BBR, -1), Err(Unset::OutOfRange)));
+        assert!(matches!(set(CONGESTION_CUBIC, 2), Err(Unset::OutOfRange)));
+        assert!(matches!(set("congestion", 2), Err(Unset::Unknown)));
+    }
 }

@@ -8,12 +8,14 @@
 use super::Run;
 use super::figure::{Curve, Panel, Panels};
 use super::measure::{Effort, Row, Speed, Taken, measure};
+use crate::congestion::Congestion;
 use crate::exit::Error;
 use crate::perf::{IdleChoice, Job, Network, Path, Repeats, Transport, progress};
 use crate::picture::COLOURS;
 use crate::units::{count_of, percent};
-use crate::vrp::{Congestion, Packets};
+use crate::vrp::Packets;
 use crate::wan;
+use pinnace::ControllerKind;
 use serde::Serialize;
 
 /// 100 packets of 1,466 bytes fill this path, and as many again its queue.
@@ -138,7 +140,7 @@ fn job(size: usize, packet: u16, window: u16, mtu: u16) -> Job {
     let packets = Packets {
         packet_size: Some(packet),
         window: Some(window),
-        congestion: Some(Congestion::Fixed),
+        congestion: Some(Congestion(ControllerKind::Fixed { window: u64::MAX })),
         ..Packets::default()
     };
     let job = Job::new(&Transport::Vrp, size, IdleChoice::Adaptive, Path::Lo);

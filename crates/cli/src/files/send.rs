@@ -13,8 +13,7 @@ use crate::interrupt;
 use crate::mapped;
 use crate::output::Output;
 use crate::service::{self, Asked};
-use crate::transport::{self, Transport};
-use crate::units;
+use crate::transport::{self, Pace, Transport};
 use pinnace::Message;
 use pinnace::zcrp::{self, Sending};
 use rustix::process::{Resource, getrlimit};
@@ -52,9 +51,8 @@ pub(crate) struct Args {
     /// Bytes of a chunk, a power of two: what is sent again at most when a transfer is resumed
     #[arg(long, value_name = "BYTES", default_value = "16MiB", value_parser = chunk_bytes)]
     chunk: u64,
-    /// Never send faster, and leave the rest of the line to others: 20mbit
-    #[arg(long, value_name = "RATE", value_parser = units::bit_rate)]
-    rate: Option<u64>,
+    #[command(flatten)]
+    pace: Pace,
     #[command(flatten)]
     transport: Transport,
 }
@@ -93,7 +91,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
     let sources = source::gather(&paths, output)?;
     let begun = Instant::now();
-    let options = transport.options_of_sender(args.rate);
+    let options = transport.options_of_sender(&args.pace);
     let channel = zcrp::connect(resolve_peer(&to)?, &options)?;
     let peer = Peer::new(channel, to, &transport);
     let report = Report::new(output);

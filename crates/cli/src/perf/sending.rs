@@ -3,9 +3,10 @@
 use super::Transport;
 use super::a1::Choice;
 use crate::a1::Mode;
+use crate::congestion::Congestion;
 use crate::exit::Error;
 use crate::units;
-use crate::vrp::{Congestion, Packets};
+use crate::vrp::Packets;
 use clap::Args;
 
 /// Options of VRP's packets and of A1's quality of service.
@@ -22,8 +23,9 @@ pub(super) struct SendingArgs {
     /// Bytes of a frame of vrp in each packet [default: what the path carries and the contract needs]
     #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..=65_501))]
     packet_size: Option<u16>,
-    /// What bounds the bytes of vrp in transit [default: `fixed` on loopback and closed networks, otherwise `bbr`]
-    #[arg(long, value_enum)]
+    /// What bounds the bytes of vrp in transit: fixed, cubic, bbr, or bbr:30% over a path that loses up to 30 % by itself
+    /// [default: fixed on loopback and closed networks, otherwise bbr]
+    #[arg(long, value_name = "CONTROL")]
     congestion: Option<Congestion>,
     /// What happens to blocks of a1 that are lost
     #[arg(long, value_enum, default_value_t)]

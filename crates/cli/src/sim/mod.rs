@@ -9,10 +9,11 @@ mod timeline;
 pub(crate) mod transfer;
 pub(crate) mod units;
 
+use crate::congestion::Congestion;
 use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::output::Output;
-use clap::{ArgGroup, ValueEnum};
+use clap::ArgGroup;
 use core::time::Duration;
 use pinnace_core::ControllerKind;
 use pinnace_sim::{ConfigError, NetworkConfig, Outcome};
@@ -79,9 +80,9 @@ pub(crate) struct Args {
     /// Bytes of a unit datagram at most [default: 1472, less if the MTU of the network is smaller]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(29..=65_507))]
     unit: Option<u32>,
-    /// What bounds the bytes in transit: `bbr` follows a model of the path, `cubic` takes every loss for congestion,
-    /// `fixed` does neither
-    #[arg(long, value_enum, default_value = "bbr")]
+    /// What bounds the bytes in transit: `bbr` follows a model of the path, and `bbr:30%` one that loses up to 30 % by
+    /// itself, `cubic` takes every loss for congestion, `fixed` and `fixed:64KiB` do neither
+    #[arg(long, value_name = "CONTROL", default_value = "bbr")]
     congestion: Congestion,
     /// Bytes in transit at most [default: for `fixed`, what fills the path and half its queue; otherwise no bound]
     #[arg(long, value_name = "BYTES", value_parser = units::size)]
@@ -98,14 +99,6 @@ pub(crate) struct Args {
     /// Write the time line as a figure (PNG if the name ends in .png)
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-}
-
-/// The names of the congestion controllers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Congestion {
-    Fixed,
-    Cubic,
-    Bbr,
 }
 
 /// Boxed: it is much larger than the arguments of the other commands.
@@ -160,10 +153,9 @@ impl Args {
             plan.unit = unit as usize;
         }
         plan.window = self.window.map(u64::from);
-        plan.congestion = match self.congestion {
-            Congestion::Fixed => ControllerKind::Fixed { window: plan.fixed_window() },
-            Congestion::Cubic => ControllerKind::Cubic,
-            Congestion::Bbr => ControllerKind::Bbr,
+        plan.congestion = match self.congestion.0 {
+            ControllerKind::Fixed { window: u64::MAX } => ControllerKind::Fixed { window: plan.fixed_window() },
+            kind => kind,
         };
         Ok(plan)
     }

@@ -7,6 +7,7 @@ use super::tally::{Ages, Losses, of};
 use super::tcp;
 use super::words::{self, both, take};
 use crate::bare::Presence;
+use crate::congestion::Congestion;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
@@ -15,7 +16,6 @@ use crate::sim::units as numbers;
 use crate::transport;
 use crate::units;
 use crate::units::count_of;
-use pinnace::ControllerKind;
 use pinnace::service::{PathClass, Service};
 use pinnace::vrp::{self, Contract};
 use serde_json::json;
@@ -112,9 +112,10 @@ struct Transport {
     /// Never send faster, like 500mbit
     #[arg(long, value_name = "RATE", value_parser = units::bit_rate)]
     rate: Option<u64>,
-    /// What bounds the bytes in transit: bbr, cubic, fixed, or fixed:BYTES [default: fixed on loopback, otherwise bbr]
-    #[arg(long, value_name = "CONTROL", value_parser = congestion)]
-    congestion: Option<ControllerKind>,
+    /// What bounds the bytes in transit: fixed, fixed:4MiB, cubic, bbr, or bbr:30% over a path that loses up to 30 % by
+    /// itself [default: fixed on loopback, otherwise bbr]
+    #[arg(long, value_name = "CONTROL")]
+    congestion: Option<Congestion>,
     /// A receiver that is silent for so long is gone
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = crate::bare::seconds)]
     timeout: Duration,
@@ -144,19 +145,6 @@ fn frame_rate(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(rate) if (0.001..=100_000.0).contains(&rate) => Ok(rate),
         _ => Err("expected frames a second, from 0.001 to 100000".to_owned()),
-    }
-}
-
-fn congestion(text: &str) -> Result<ControllerKind, String> {
-    match text {
-        "bbr" => Ok(ControllerKind::Bbr),
-        "cubic" => Ok(ControllerKind::Cubic),
-        "fixed" => Ok(ControllerKind::Fixed { window: u64::MAX }),
-        _ => match text.strip_prefix("fixed:").map(units::bytes) {
-            Some(Ok(window)) if window > 0 => Ok(ControllerKind::Fixed { window }),
-            Some(Err(error)) => Err(error),
-            _ => Err(format!("`{text}` is no congestion control; choose bbr, cubic, fixed or fixed:4MiB")),
-        },
     }
 }
 
@@ -226,7 +214,7 @@ impl Args {
         let Transport { packet, window, rate, congestion, timeout, path } = self.transport;
         let options = vrp::Options {
             rate: rate.map(|bits| (bits / 8).max(1)),
-            congestion,
+            congestion: congestion.map(Into::into),
             life_timeout: timeout,
             profile: path.map(service::profile).unwrap_or_default(),
             ..vrp::Options::default()
@@ -528,15 +516,6 @@ mod tests {
         assert_eq!(run_length("1 packet"), Ok(Run::Packets(1)));
         assert_eq!(run_length("4KiB"), Ok(Run::Bytes(4096)));
         assert!(run_length("packets").is_err() && run_length("8 parcels").unwrap_err().contains("8packets"));
-    }
-
-    #[test]
-    fn congestion_controls_have_names() {
-        assert_eq!(congestion("fixed:1MiB"), Ok(ControllerKind::Fixed { window: 1 << 20 }));
-        assert_eq!(congestion("bbr"), Ok(ControllerKind::Bbr));
-        for text in ["", "reno", "fixed:", "fixed:0", "fixed:x"] {
-            assert!(congestion(text).is_err(), "{text}");
-        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod listen;
 mod send;
 mod settings;
 
-pub(crate) use settings::{Congestion, ContractArgs, Packets};
+pub(crate) use settings::{ContractArgs, Packets};
 
 use crate::bare::{line, seconds};
 use crate::exit::Error;

@@ -1,9 +1,9 @@
 //! The options that say what may be lost of a frame, and how its packets travel: shared by everything that sends frames.
 
+use crate::congestion::Congestion;
 use crate::exit::Error;
 use crate::units;
-use clap::{Args, ValueEnum};
-use pinnace::ControllerKind;
+use clap::Args;
 use pinnace::vrp::{Contract, Options};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -89,8 +89,9 @@ pub(crate) struct Packets {
     /// least 64]
     #[arg(long, value_name = "W", value_parser = clap::value_parser!(u16).range(1..=16_384))]
     pub(crate) window: Option<u16>,
-    /// What bounds the bytes in transit [default: `fixed` on loopback and closed networks, otherwise `bbr`]
-    #[arg(long, value_enum)]
+    /// What bounds the bytes in transit: fixed, fixed:4MiB, cubic, bbr, or bbr:30% over a path that loses up to 30 % by
+    /// itself [default: fixed on loopback and closed networks, otherwise bbr]
+    #[arg(long, value_name = "CONTROL")]
     pub(crate) congestion: Option<Congestion>,
     /// Never send faster: 100mbit
     #[arg(long, value_name = "RATE", value_parser = units::bit_rate)]
@@ -106,29 +107,6 @@ impl Packets {
             congestion: self.congestion.map(Into::into),
             rate: self.rate.map(|bits| bits.div_ceil(8)),
             ..base
-        }
-    }
-}
-
-/// What bounds the bytes in transit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Congestion {
-    /// Follows a model of the path: random loss does not slow it down
-    Bbr,
-    /// Takes every loss for congestion
-    Cubic,
-    /// The paper's window alone, for networks of your own
-    Fixed,
-}
-
-impl From<Congestion> for ControllerKind {
-    fn from(congestion: Congestion) -> Self {
-        match congestion {
-            Congestion::Bbr => Self::Bbr,
-            Congestion::Cubic => Self::Cubic,
-            // The window of packets is the only one, as in the paper.
-            Congestion::Fixed => Self::Fixed { window: u64::MAX },
         }
     }
 }

@@ -7,8 +7,7 @@ use crate::content::DATA;
 use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::output::Output;
-use crate::transport::{self, Transport};
-use crate::units;
+use crate::transport::{self, Pace, Transport};
 use pinnace::zcrp::{Sender, Sending};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -32,9 +31,8 @@ Examples:
 pub(super) struct Args {
     #[command(flatten)]
     what: What,
-    /// Never send faster: 100mbit
-    #[arg(long, value_name = "RATE", value_parser = units::bit_rate)]
-    rate: Option<u64>,
+    #[command(flatten)]
+    pace: Pace,
     #[command(flatten)]
     transport: Transport,
 }
@@ -62,7 +60,7 @@ impl Done {
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let (content, to) = args.what.open("a ZCRP message")?;
     // Before standard input is read, which may take any time: an address that leads nowhere is known at once.
-    let sender = Sender::connect(resolve_peer(&to)?, &args.transport.options_of_sender(args.rate))?;
+    let sender = Sender::connect(resolve_peer(&to)?, &args.transport.options_of_sender(&args.pace))?;
     let source = content.measured()?;
     interrupt::install();
     let ahead = (AHEAD_BYTES / source.len().max(1)).clamp(1, AHEAD);

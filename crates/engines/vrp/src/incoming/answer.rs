@@ -1,5 +1,8 @@
 //! What a receiver says: one answer a frame and drain, and replies to what belongs to no frame.
 //!
+//! An answer of a frame that has brought much ends with the packets that the last answers acknowledged one by one: lost
+//! answers do not cost repetitions.
+//!
 //! Always true: no more bytes leave for a frame than came for it; what does not fit is left out in the order of V-R13, and
 //! the sender's deadlines repair it. A packet never has more than 1,472 bytes. Replies wait in a queue with a limit.
 
@@ -8,6 +11,7 @@ use crate::IncomingCounters;
 use core::ops::Range;
 use pinnace_core::Address;
 use pinnace_wire::vrp::{ControlWriter, MAX_ANSWER_BYTES, MAX_REPORT_RANGES, REPORT_OVERFLOW, Tag};
+use std::collections::VecDeque;
 
 /// Bytes of ACK, SINGLE_ACK and NACK.
 const ACK_BYTES: usize = 5;
@@ -19,6 +23,10 @@ const PLAIN_BYTES: usize = ControlWriter::EMPTY_BYTES + ACK_BYTES;
 const MOST_RANGES: usize = MAX_ANSWER_BYTES / 8;
 /// Capacity that the lists of a frame may keep between answers.
 const KEPT: usize = 256;
+/// So many packets are acknowledged again behind what an answer has to say ...
+const SAID_AGAIN: usize = 16;
+/// ... where the frame could pay for so much more, so that nothing that is new is ever left out for it.
+const WELL_PAID: u64 = 4 * MAX_ANSWER_BYTES as u64;
 
 /// What an answer of a frame is to say, beside the cumulative ACK.
 #[derive(Debug, Default)]
@@ -33,6 +41,9 @@ pub(super) struct Notes {
     missing: Vec<u32>,
     /// How many of each have been said, once the first packet of the answer was written.
     written: Option<Written>,
+    /// The newest packets that were acknowledged one by one. An answer that is lost would cost each a repetition, which looks
+    /// to the sender as if the packet had been lost as well.
+    said: VecDeque<u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,6 +73,13 @@ impl Notes {
         if (ACK_BYTES * self.missing.len()) as u64 <= budget {
             self.missing.push(packet);
         }
+    }
+
+    /// Keeps the newest of what was acknowledged one by one.
+    fn remember(&mut self) {
+        let newest = self.arrivals.len().saturating_sub(SAID_AGAIN);
+        self.said.extend(&self.arrivals[newest..]);
+        self.said.drain(..self.said.len().saturating_sub(SAID_AGAIN));
     }
 
     fn clear(&mut self) {
@@ -186,10 +204,17 @@ impl Frame {
             written.missing += 1;
             counters.packets_nacked += 1;
         }
+        let is_last = (written.arrivals, written.missing) == (notes.arrivals.len(), notes.missing.len());
+        if is_last && self.budget >= WELL_PAID {
+            let again = notes.said.iter().rev().filter(|packet| **packet >= wait_point);
+            // What does not fit was said before.
+            let _ = again.copied().all(|packet| writer.push(&Tag::SingleAck(packet)));
+        }
         let len = writer.finish();
         counters.controls_sent += 1;
         self.budget -= len as u64;
-        if (written.arrivals, written.missing) == (notes.arrivals.len(), notes.missing.len()) {
+        if is_last {
+            notes.remember();
             notes.clear();
         } else {
             notes.written = Some(written);

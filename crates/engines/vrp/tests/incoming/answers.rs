@@ -65,6 +65,28 @@ fn losses_that_the_cumulative_ack_covers_take_no_room_from_those_behind_a_wait()
 }
 
 #[test]
+fn what_was_acknowledged_one_by_one_is_said_again_where_there_is_room() {
+    //= V-R13 test
+    let mut half = new();
+    half.feed(&header(1, 100_000, 1000, &[]));
+    half.take();
+    let hear = |half: &mut Half, packet| half.hear(&data(1, 100_000, 1000, packet));
+    // Packet 0 is missing. Not before four answers as long as can be were paid for.
+    assert_eq!(hear(&mut half, 1), ["1: single 1, nack 0"]);
+    (2..6).for_each(|packet| assert_eq!(hear(&mut half, packet), [format!("1: single {packet}")]));
+    assert_eq!(hear(&mut half, 6), ["1: single 6, single 5, single 4, single 3, single 2, single 1"]);
+    // The newest sixteen, and what comes twice is nothing new.
+    (7..40).for_each(|packet| half.feed(&data(1, 100_000, 1000, packet)));
+    half.take();
+    let sixteen: String = (24..40).rev().map(|packet| format!(", single {packet}")).collect();
+    assert_eq!(hear(&mut half, 40), [format!("1: single 40{sixteen}")]);
+    // What the cumulative acknowledgement covers is not said again.
+    assert_eq!(hear(&mut half, 0), ["1: ack 40, single 0"]);
+    assert_eq!(hear(&mut half, 42), ["1: ack 40, single 42, nack 41"]);
+    assert_eq!(hear(&mut half, 43), ["1: ack 40, single 43, single 42"]);
+}
+
+#[test]
 fn long_answers_go_on_in_further_packets_each_with_the_cumulative_ack() {
     //= V-R13 test
     let mut half = new();

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 /// A message on its way, which several may wait for.
 ///
-/// Always true: the lock is held for moments alone. Who waits takes the message out meanwhile.
+/// Always true: the lock is held for moments alone, and nothing of Python's is run meanwhile, which may give the interpreter to
+/// a thread that waits for the lock. Who waits takes the message out meanwhile.
 #[derive(Debug)]
 pub(crate) struct Shared {
     state: Mutex<State>,
@@ -26,14 +27,14 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 enum State {
     UnderWay(pinnace::Delivery),
-    Ended(Result<Option<vrp::Report>, Error>),
+    Ended(Arc<Result<Option<vrp::Report>, Error>>),
     /// A thread waits for it; these tasks are told when it does no more.
     Taken(Vec<Waker>),
 }
 
 impl State {
     fn of(result: Result<pinnace::Delivered, pinnace::Unsent>) -> Self {
-        Self::Ended(result.map(|delivered| delivered.report).map_err(Error::from))
+        Self::Ended(Arc::new(result.map(|delivered| delivered.report).map_err(Error::from)))
     }
 }
 
@@ -90,10 +91,13 @@ impl Shared {
 
     /// What has come of it, once it has ended.
     pub(crate) fn outcome(&self, py: Python<'_>) -> PyResult<Delivered> {
-        match &*self.lock() {
-            State::Ended(Ok(report)) => Ok(Delivered::of(report.as_ref())),
-            State::Ended(Err(error)) => Err(errors::raise(py, error)),
-            State::UnderWay(_) | State::Taken(_) => Err(errors::raise(py, &Error::Timeout)),
+        let ended = match &*self.lock() {
+            State::Ended(ended) => Some(Arc::clone(ended)),
+            State::UnderWay(_) | State::Taken(_) => None,
+        };
+        match ended.as_deref().unwrap_or(&Err(Error::Timeout)) {
+            Ok(report) => Ok(Delivered::of(report.as_ref())),
+            Err(error) => Err(errors::raise(py, error)),
         }
     }
 }

@@ -236,8 +236,8 @@ impl Listener {
 /// `service` is what is accepted at most: larger messages and higher rates are refused; what it does not say is not limited.
 /// Settings: `method` (only this one), `exclude` (none of these), `peer_timeout` (seconds until a silent peer counts as gone, 10),
 /// `longest_message` (bytes that are received at most, 1 GiB), `backlog` (who waits to be accepted at most, 128), `idle`
-/// (what a waiting thread does: `"block"`, `"spin"`, or the seconds to spin before it blocks), `fault` (what goes wrong on
-/// purpose, to test a program under loss: `{"loss": 0.05, "duplication": 0.01, "reordering": 0.01}`).
+/// (what a waiting thread does: `"block"`, `"adaptive"`, `"spin"`, or the seconds to spin before it blocks), `fault` (what goes
+/// wrong on purpose, to test a program under loss: `{"loss": 0.05, "duplication": 0.01, "reordering": 0.01}`).
 ///
 /// >>> import pinnace
 /// >>> listener = pinnace.listen(("127.0.0.1", 0), "largest=1MiB", peer_timeout=5)

@@ -1,7 +1,8 @@
 //! Waiting without the interpreter, and with an ear for Ctrl-C.
 //!
 //! Always true: a wait of the main thread lets the interpreter handle signals at least every few seconds, mostly four times
-//! a second; other threads, to which Python delivers no signals, wait in one piece.
+//! a second; other threads, to which Python delivers no signals, have the interpreter every few seconds, to give back the
+//! memory that they have finished with.
 
 use crate::{buffer, errors};
 use pinnace::Error;
@@ -88,8 +89,9 @@ pub(crate) fn attempts<R: Send>(
         let left = timeout.unwrap_or(EVER).saturating_sub(begin.elapsed());
         let (result, is_sliced) = buffer::detached(py, || {
             let slice = match slices % (SHORT_SLICES + 1) {
-                _ if left <= SLICE || !is_main_thread() => left,
+                _ if left <= SLICE => left,
                 SHORT_SLICES => LONG_SLICE.min(left),
+                _ if !is_main_thread() => LONG_SLICE.min(left),
                 _ => SLICE,
             };
             (attempt(slice), slice < left)

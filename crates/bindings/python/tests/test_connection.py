@@ -128,6 +128,56 @@ def test_lent_memory_is_given_back(pair):
             time.sleep(0.01)
 
 
+def test_lent_memory_is_given_back_although_whoever_has_done_with_it_waits_on(pair):
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        # These do the work, and have none of their own to return with.
+        receiving = threads.submit(pair.client.recv)
+        taking = threads.submit(list, pair.server)
+        time.sleep(0.1)
+        try:
+            lent = [bytearray(100_000) for _ in range(20)]
+            for memory in lent:
+                pair.client.send(memory)
+            until = time.monotonic() + LONG
+            for memory in lent:
+                while True:
+                    try:
+                        memory.append(1)
+                        break
+                    except BufferError:
+                        assert time.monotonic() < until, "it was never given back"
+                        time.sleep(0.01)
+        finally:
+            pair.client.abort()
+        assert isinstance(receiving.exception(LONG), pinnace.ConnectionError)
+        assert isinstance(taking.exception(LONG), pinnace.ConnectionError)
+
+
+def test_whoever_is_told_that_a_message_is_lost_may_ask_again_meanwhile():
+    # Whatever Python runs while it makes an exception: here, when it collects garbage.
+    program = """
+import gc, pinnace
+listener = pinnace.listen("127.0.0.1:0")
+connection = pinnace.connect(listener.address)
+delivery = connection.send(bytes(64 << 20))
+connection.abort()
+told = []
+def ask(*_):
+    try:
+        delivery.wait(0)
+    except pinnace.Error as error:
+        told.append(error)
+gc.callbacks.append(ask)
+gc.set_threshold(1)
+for _ in range(20):
+    ask()
+gc.callbacks.clear()
+print("told", len(told) >= 20)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "told True\n", done
+
+
 def test_what_was_received_is_not_copied_and_lives_as_long_as_its_views():
     pair = Pair(method="zcrp")
     pair.client.send(pattern(1 << 20, 3))

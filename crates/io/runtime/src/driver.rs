@@ -43,10 +43,10 @@ const TRAINS_APART: Duration = Duration::from_micros(50);
 /// Batches of a [`Driver`].
 #[derive(Clone, Copy, Debug)]
 pub struct DriverConfig {
-    /// Reads of the link in one turn, at most. The driver starts with one, so that an answer leaves at once, and goes up
-    /// to this many while reads keep bringing something.
+    /// Reads of the link in one turn, at most; 0 is as good as 1. The driver starts with one, so that an answer leaves at
+    /// once, and goes up to this many while reads keep bringing something.
     pub reads_per_batch: usize,
-    /// Trains sent in one turn, at most, so that acknowledgements are read in time.
+    /// Trains sent in one turn, at most, so that acknowledgements are read in time; 0 is as good as 1.
     pub trains_per_batch: usize,
 }
 
@@ -276,23 +276,24 @@ impl<E: Engine, L: Link> Driver<E, L> {
     }
 
     fn one_turn(&mut self, reads: bool, sink: &mut impl EventSink<E::Event>) -> io::Result<Progress> {
+        let trains = self.config.trains_per_batch.max(1);
         self.read_clock();
         let mut progress = self.turn();
         let has_more = reads && self.read_batch(&mut progress)?;
         if progress.reads > 0 || self.held || self.unfinished {
-            self.flush(self.config.trains_per_batch, sink, &mut progress)?;
+            self.flush(trains, sink, &mut progress)?;
         }
         if has_more && self.is_due() {
             // A timer should not fire for an answer that already waits in the socket.
             self.read_up_to(self.config.reads_per_batch, &mut progress)?;
-            self.flush(self.config.trains_per_batch, sink, &mut progress)?;
+            self.flush(trains, sink, &mut progress)?;
         }
         if self.is_due() {
             self.counters.timers_fired += 1;
             self.stale = true;
             self.engine.handle_timeout(self.now);
             self.unfinished = true;
-            self.flush(self.config.trains_per_batch, sink, &mut progress)?;
+            self.flush(trains, sink, &mut progress)?;
         }
         progress.blocked = self.held;
         progress.next = self.next();

@@ -212,6 +212,19 @@ fn batches_grow_while_reads_bring_something_and_shrink_after() {
 }
 
 #[test]
+fn a_batch_of_trains_has_at_least_one() {
+    let config = DriverConfig { trains_per_batch: 0, ..DriverConfig::default() };
+    let mut driver = Driver::new(Tiles::default(), Script::default(), config);
+    let buffer = driver.memory().allocate_copy(&[7; 4]).unwrap();
+    driver.call(None, |engine, _, _| engine.sends.push_back(BufferRange::new(buffer, 0, 4)));
+    let mut sink = Numbers::default();
+    for _ in 0..3 {
+        driver.progress(&mut sink).unwrap();
+    }
+    assert_eq!(driver.link().sent, [[7; 4]]);
+}
+
+#[test]
 fn another_long_train_is_expected_soon_after_one() {
     let (long, short) = (tiles(&[1; 4000]), tiles(&[2]));
     let reads = [&long, &short, &long].map(|bytes| Some((bytes.clone(), 5, false))).into();

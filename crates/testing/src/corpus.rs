@@ -52,14 +52,16 @@ pub fn vectors(name: &str) -> Vec<Vec<u8>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../specs/vectors").join(name).with_extension("txt");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(" -> "));
-    lines
+    let packets: Vec<Vec<u8>> = lines
         .map(|(hex, _)| {
             let digits: String = hex.chars().filter(char::is_ascii_hexdigit).collect();
             let digits = if hex == "(empty)" { String::new() } else { digits };
             let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).expect("two digits");
             (0..digits.len()).step_by(2).map(byte).collect()
         })
-        .collect()
+        .collect();
+    assert!(!packets.is_empty(), "{} holds no packets", path.display());
+    packets
 }
 
 /// Runs every input, and so many of each with a few faults: bytes changed, put in, cut off.

@@ -195,6 +195,10 @@ fn exchange(socket: &mut Socket, to: SocketAddr, hello: &Hello, deadline: Option
                     }
                 }
             }
+            // What is no answer holds up nobody for longer than silence does, however much of it comes.
+            if until <= Instant::now() {
+                break;
+            }
         }
         if (unreachable && attempt > 0) || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             break;
@@ -301,7 +305,66 @@ fn arrived(sending: Sending, patience: Duration) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pinnace_core::{Address, Ecn, ReceivePlan, RxMeta, Train, TrainLimits};
+    use pinnace_link::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
     use std::net::UdpSocket;
+    use std::sync::mpsc;
+
+    /// Somebody from whom there is always another datagram, and never an answer.
+    struct Babbler;
+
+    impl Link for Babbler {
+        fn train_limits(&self) -> TrainLimits {
+            TrainLimits::GSO
+        }
+
+        fn max_datagram(&self) -> usize {
+            1472
+        }
+
+        fn datagrams_per_read(&self) -> usize {
+            1
+        }
+
+        fn send(&mut self, _: &Train, _: &BufferTable) -> io::Result<SendOutcome> {
+            Ok(SendOutcome::Sent)
+        }
+
+        fn receive(&mut self, _: &ReceivePlan, _: &BufferTable, _: &mut ReadBuffer) -> io::Result<ReadOutcome> {
+            let meta = RxMeta { source: Address::Peer, destination: None, ecn: Ecn::NotCapable };
+            Ok(ReadOutcome::Received(Received { bytes: 0, segment: 0, meta, truncated: false }))
+        }
+
+        fn descriptors(&self) -> Descriptors {
+            Descriptors::new(-1, -1)
+        }
+
+        fn counters(&self) -> LinkCounters {
+            LinkCounters::default()
+        }
+    }
+
+    #[test]
+    fn who_never_stops_talking_and_does_not_answer_is_given_up() {
+        let (ended, ends) = mpsc::channel();
+        std::thread::spawn(move || {
+            let to = "127.0.0.1:9".parse().unwrap();
+            let hello = Hello {
+                versions: (VERSION, VERSION),
+                class: 1,
+                nonce: 5,
+                cookie: 0,
+                host: 0,
+                methods: Vec::new(),
+                service: String::new(),
+            };
+            let deadline = Some(Instant::now() + Duration::from_millis(100));
+            ended.send(exchange(&mut Socket::over(Box::new(Babbler)), to, &hello, deadline).map(|_| ()))
+        });
+        let exchanged = ends.recv_timeout(Duration::from_secs(20)).expect("it listens for ever");
+        let error = exchanged.unwrap_err().to_string();
+        assert!(error.contains("not in the time that there was"), "{error}");
+    }
 
     #[test]
     fn answers_that_come_several_times_are_one() {

@@ -50,12 +50,16 @@ impl Socket {
 
     fn of(link: UdpLink, fault: Option<&FaultOptions>) -> Self {
         let local = link.local_address();
+        Self { local, ..Self::over(faulty(link, fault)) }
+    }
+
+    /// Over a link of which nothing else is known.
+    pub(super) fn over(link: Box<dyn Link>) -> Self {
         let mut plan = ReceivePlan::new();
         plan.reset(1);
         plan.top_up(ReadBuffer::READ_BYTES);
         let train = Train::new(link.train_limits());
-        let (link, memory) = (faulty(link, fault), BufferTable::new());
-        Self { link, local, memory, reads: ReadBuffer::new(), plan, train }
+        Self { link, local: None, memory: BufferTable::new(), reads: ReadBuffer::new(), plan, train }
     }
 
     pub(super) fn local_addr(&self) -> Option<SocketAddr> {

@@ -66,25 +66,27 @@ impl Client {
         Self::of(Connection::open(path.as_ref())?, path.as_ref())
     }
 
-    /// One of the daemons that the environment leads to.
+    /// One of the daemons that the environment leads to. Of several that cannot be had, the error is of one that does not
+    /// answer, if there is one: to look for that again takes time.
     fn find(places: &Places) -> io::Result<Self> {
-        let mut result = Err(io::ErrorKind::NotFound.into());
-        match places {
-            Places::Off => {}
+        let paths = match places {
+            Places::Off => return Err(io::ErrorKind::NotFound.into()),
             Places::Named(path) => return Self::open(path),
-            Places::Usual(paths) => {
-                for path in paths {
-                    result = Connection::open(path).and_then(|connection| {
-                        connection.check_user()?;
-                        Self::of(connection, path)
-                    });
-                    if result.is_ok() {
-                        break;
-                    }
-                }
+            Places::Usual(paths) => paths,
+        };
+        let mut failure = io::Error::from(io::ErrorKind::NotFound);
+        for path in paths {
+            let client = Connection::open(path).and_then(|connection| {
+                connection.check_user()?;
+                Self::of(connection, path)
+            });
+            match client {
+                Ok(client) => return Ok(client),
+                Err(error) if failure.kind() != io::ErrorKind::TimedOut => failure = error,
+                Err(_) => {}
             }
         }
-        result
+        Err(failure)
     }
 
     fn of(connection: Connection, path: &Path) -> io::Result<Self> {
@@ -273,6 +275,25 @@ pub fn statistics(path: impl AsRef<Path>) -> io::Result<Statistics> {
             }
             (Reply::NoClient, _) => return Ok(statistics),
             (other, _) => return Err(unexpected(&other)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{SocketAddrUnix, SocketFlags};
+
+    #[test]
+    fn one_of_several_daemons_that_does_not_answer_is_not_passed_over_in_silence() {
+        let directory = tempfile::tempdir().unwrap();
+        let [silent, nobody] = ["silent.sock", "nobody.sock"].map(|name| directory.path().join(name));
+        let listening = socket::new(SocketFlags::empty()).unwrap();
+        rustix::net::bind(&listening, &SocketAddrUnix::new(&silent).unwrap()).unwrap();
+        rustix::net::listen(&listening, 1).unwrap();
+        for paths in [[silent.clone(), nobody.clone()], [nobody, silent]] {
+            let error = Client::find(&Places::Usual(paths.to_vec())).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{paths:?}: {error}");
         }
     }
 }

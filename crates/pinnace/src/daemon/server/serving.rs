@@ -386,9 +386,28 @@ impl Serving {
             self.strangers.entry(id).or_insert_with(Instant::now);
         }
         // Twice what a handshake may take: who is late with it is dropped first, and may have been in the middle.
-        let late = self.strangers.iter().filter(|(_, since)| since.elapsed() > self.limits.handshake * 2);
+        let patience = self.limits.handshake.saturating_mul(2);
+        let late = self.strangers.iter().filter(|(_, since)| since.elapsed() > patience);
         let late: Vec<_> = late.map(|(id, _)| *id).collect();
         // All at once: who writes names into slots of others can make a thousand of them.
         self.is_sweep_due |= self.pool.drop_clients(&late).busy;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daemon::Daemon;
+
+    #[test]
+    fn a_handshake_may_take_all_the_time_there_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = Limits { handshake: Duration::MAX, ..Limits::default() };
+        let socket = Some(directory.path().join("daemon.sock"));
+        let daemon = Daemon::bind(&DaemonOptions { socket, limits, ..DaemonOptions::default() }).unwrap();
+        // Somebody has the pool, and has not said who he is.
+        let stranger = Pool::attach(daemon.pool().fd().try_clone_to_owned().unwrap()).unwrap();
+        daemon.serving.lock().unwrap().look();
+        assert_eq!(daemon.pool().client_at(stranger.client().slot()), Some(stranger.client()));
     }
 }

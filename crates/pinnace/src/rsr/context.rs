@@ -1,7 +1,8 @@
 //! Sending: which method leads to an endpoint, and the ways that are open already.
 //!
 //! Always true: a request is handed to one method only. Another is tried only as long as nothing was sent, so a handler
-//! never runs twice; at most [`MOST_WAYS_KEPT`] ways are kept.
+//! never runs twice; at most [`MOST_WAYS_KEPT`] ways are kept; a way is closed, which may take its time and is a method's own
+//! doing, when nothing is locked.
 
 use super::error::{Attempt, Error, Obstacle};
 use super::local::Local;
@@ -149,15 +150,19 @@ impl Context {
         let mut ways = lock(&self.inner.ways);
         ways.uses += 1;
         let used = ways.uses;
+        let mut oldest = None;
         if !ways.slots.contains_key(way) && ways.slots.len() >= MOST_WAYS_KEPT {
-            let oldest = ways.slots.iter().min_by_key(|(_, slot)| slot.used).map(|(way, _)| way.clone());
+            let unused = ways.slots.iter().min_by_key(|(_, slot)| slot.used).map(|(way, _)| way.clone());
             // What is under way holds the way open.
-            oldest.and_then(|oldest| ways.slots.remove(&oldest));
+            oldest = unused.and_then(|unused| ways.slots.remove(&unused));
         }
         let fresh = || Slot { state: Arc::new(Mutex::new(State::Unknown)), used };
         let slot = ways.slots.entry(way.clone()).or_insert_with(fresh);
         slot.used = used;
-        slot.state.clone()
+        let state = slot.state.clone();
+        drop(ways);
+        drop(oldest);
+        state
     }
 
     fn open(&self, way: &Way) -> Result<Arc<dyn Outgoing>, Obstacle> {
@@ -172,17 +177,17 @@ impl Context {
             State::Unknown | State::Open(_) | State::Down { .. } => {}
         }
         let before = Instant::now();
-        match method.connect(way.address(), way.options()) {
-            Ok(outgoing) => {
-                *state = State::Open(outgoing.clone());
-                Ok(outgoing)
-            }
+        let (opened, found) = match method.connect(way.address(), way.options()) {
+            Ok(outgoing) => (State::Open(outgoing.clone()), Ok(outgoing)),
             Err(cause) => {
                 let pause = PROBE_PAUSE.max(before.elapsed() * PROBE_PAUSES);
-                *state = State::Down { until: Instant::now() + pause, cause: cause.clone() };
-                Err(Obstacle::Failed(cause))
+                (State::Down { until: Instant::now() + pause, cause: cause.clone() }, Err(Obstacle::Failed(cause)))
             }
-        }
+        };
+        let old = std::mem::replace(&mut *state, opened);
+        drop(state);
+        drop(old);
+        found
     }
 
     /// The way is opened anew for the next request.
@@ -261,5 +266,86 @@ impl Delivered {
         let payload =
             |range: &std::ops::Range<u64>| range.start.saturating_sub(header)..range.end.saturating_sub(header);
         self.sent.lost.iter().map(payload).filter(|range| !range.is_empty()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::method::{Incoming, Parcel, Sink};
+    use super::*;
+    use std::io;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
+
+    /// A method of whose ways the first that is closed looks for one of the context's.
+    #[derive(Default)]
+    struct Looking {
+        context: OnceLock<Context>,
+        has_looked: Arc<AtomicBool>,
+    }
+
+    struct Open {
+        context: Context,
+        has_looked: Arc<AtomicBool>,
+    }
+
+    impl Drop for Open {
+        fn drop(&mut self) {
+            if !self.has_looked.swap(true, Ordering::Relaxed) {
+                self.context.choose(&to("0")).unwrap();
+            }
+        }
+    }
+
+    impl Outgoing for Open {
+        fn send(&self, _: Parcel) -> Result<Box<dyn Pending>, Cause> {
+            Err(io::Error::from(io::ErrorKind::Unsupported).into())
+        }
+
+        fn is_usable(&self) -> bool {
+            false
+        }
+    }
+
+    impl Method for Looking {
+        fn name(&self) -> &str {
+            "looking"
+        }
+
+        fn connect(&self, _: &str, _: &str) -> Result<Arc<dyn Outgoing>, Cause> {
+            let context = self.context.get().ok_or(io::Error::from(io::ErrorKind::NotConnected))?.clone();
+            Ok(Arc::new(Open { context, has_looked: self.has_looked.clone() }))
+        }
+
+        fn listen(&self, _: &str, _: Sink) -> Result<Box<dyn Incoming>, Cause> {
+            Err(io::Error::from(io::ErrorKind::Unsupported).into())
+        }
+    }
+
+    fn to(address: &str) -> Startpoint {
+        Startpoint::new(vec![Way::new("looking", address, "").unwrap()], None).unwrap()
+    }
+
+    /// Chooses the ways to these addresses, one after the other; whether that ends.
+    fn chooses(addresses: impl Iterator<Item = usize> + Send + 'static) -> bool {
+        let method = Arc::new(Looking::default());
+        let context = Context::with_methods(vec![method.clone()]);
+        method.context.set(context.clone()).unwrap();
+        let (ended, ends) = mpsc::channel();
+        std::thread::spawn(move || {
+            addresses.for_each(|address| assert!(context.choose(&to(&address.to_string())).is_ok()));
+            ended.send(())
+        });
+        ends.recv_timeout(Duration::from_secs(20)).is_ok() && method.has_looked.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn a_way_that_makes_room_is_closed_when_nothing_is_locked() {
+        assert!(chooses(0..=MOST_WAYS_KEPT));
+    }
+
+    #[test]
+    fn a_way_that_is_opened_anew_is_closed_when_nothing_is_locked() {
+        assert!(chooses([0, 0].into_iter()));
     }
 }

@@ -152,6 +152,8 @@ impl Shared {
             let Some(connection) = accepted else { continue };
             if self.peers.fetch_add(1, Ordering::AcqRel) >= MOST_PEERS {
                 self.peers.fetch_sub(1, Ordering::AcqRel);
+                // It must not end in order: that takes time, and others wait for this thread.
+                connection.give_up();
                 continue;
             }
             let peer = Peer { shared: Arc::clone(self) };
@@ -226,5 +228,28 @@ impl Incoming for Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ConnectionError;
+
+    #[test]
+    fn who_finds_no_place_is_turned_away_and_not_said_goodbye_to() {
+        let listener = Endpoint::bind("127.0.0.1:0").unwrap().listen(&Service::new()).unwrap();
+        let to = listener.local_addr().to_string();
+        let sink = Sink::new(Arc::default(), "pinnace");
+        let shared = Arc::new(Shared { sink, is_over: AtomicBool::new(false), peers: AtomicUsize::new(MOST_PEERS) });
+        let accepting = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || accepting.accept(&listener));
+        let client = Endpoint::client().connect(&to, &"direction=duplex".parse().unwrap()).unwrap();
+        let end = client.recv_timeout(Duration::from_secs(20));
+        let is_turned_away =
+            matches!(&end, Err(Error::Connection(error)) if matches!(**error, ConnectionError::BrokenOff { .. }));
+        assert!(is_turned_away, "{end:?}");
+        shared.is_over.store(true, Ordering::Release);
+        thread.join().unwrap();
     }
 }

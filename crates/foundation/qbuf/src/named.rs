@@ -40,7 +40,9 @@ impl Pool {
     pub fn open(name: &str, options: &PoolOptions) -> Result<Self, PoolError> {
         let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if !(1..=100).contains(&name.len()) || name.starts_with('.') || !name.bytes().all(is_fine) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a name for a buffer pool").into());
+            let rule = "1 to 100 letters, digits, `-`, `_` and `.`, of which `.` is not the first";
+            let message = format!("{name:?} is no name for it: a name has {rule}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message).into());
         }
         let folder = folder()?;
         // Two that come at once find the same pool.

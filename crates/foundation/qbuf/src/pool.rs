@@ -377,7 +377,7 @@ impl Pool {
 
     //= B-6, B-14
     /// Passes a qbuf on: the first half of a transfer, for the price of a word. What comes back names it, and is for the
-    /// receiver alone.
+    /// receiver alone. A qbuf of another attachment is freed, and what comes back names nothing.
     ///
     /// ```
     /// use pinnace_qbuf::{Pool, PoolOptions, Transit};
@@ -392,6 +392,10 @@ impl Pool {
     /// ```
     #[inline]
     pub fn pass_to(&self, qbuf: Qbuf, to: Transit) -> Passed {
+        if !Arc::ptr_eq(&qbuf.pool().0, &self.0) {
+            // Its place here may be another's, of whom the word says the same.
+            return Passed { block: u32::MAX, len: 0 };
+        }
         let (block, word, len) = qbuf.dissolve();
         let inner = &*self.0;
         let passed = Passed { block, len: len as u32 };

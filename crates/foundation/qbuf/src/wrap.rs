@@ -100,7 +100,8 @@ impl Handle {
     }
 
     fn wire(&self, mut qbuf: Qbuf, skipped: usize, len: usize) -> Wrapped {
-        let pool = &self.pool;
+        // Its own, of which a qbuf need not be that of the handle.
+        let pool = qbuf.pool();
         let is_wired = !pool.options().wired && pool.0.wire(qbuf.first_block(), qbuf.blocks());
         qbuf.set_len(skipped + len);
         let address = NonNull::from(&mut qbuf[skipped..]).cast();

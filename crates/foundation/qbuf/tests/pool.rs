@@ -257,6 +257,23 @@ fn only_whom_it_was_passed_to_can_take_a_qbuf_and_once() {
     }
 }
 
+//= B-6, B-13 test
+#[test]
+fn a_qbuf_of_another_pool_cannot_be_passed_as_one_of_this() {
+    for variant in VARIANTS {
+        let (pool, elsewhere) = (small(variant, 1), small(variant, 1));
+        let receiver = again(&pool);
+        let transit = Transit { channel: 9, from: pool.client(), to: receiver.client() };
+        // The same place, and the same owner, in two pools.
+        let (ours, foreign) = (pool.alloc(5000).unwrap(), elsewhere.alloc(5000).unwrap());
+        assert_eq!((ours.first_block(), pool.client()), (foreign.first_block(), elsewhere.client()));
+        let passed = pool.pass_to(foreign, transit);
+        assert!(matches!(receiver.take(passed, transit), Err(PoolError::NotInPool)), "ours would have two owners");
+        assert_eq!(pool.owner(ours.first_block()).unwrap().holding, Holding::User);
+        assert_eq!((pool.stats().free_blocks, elsewhere.stats().free_blocks), (30, 32));
+    }
+}
+
 //= B-12 test
 #[test]
 fn what_was_passed_and_never_taken_is_purged_or_goes_with_the_receiver() {
@@ -322,6 +339,13 @@ fn wrapping_takes_any_address_of_a_run_and_wires_its_pages() {
     assert_eq!(pool.stats().free_blocks, 64);
     let wrapped = handle.wrap_qbuf(pool.alloc(100).unwrap());
     assert_eq!(wrapped.len(), 100);
+
+    // Of another pool, whose pages are others.
+    let elsewhere = small(Variant::Locked, 4);
+    let mut qbufs: Vec<_> = (0..4).map(|_| elsewhere.alloc(elsewhere.max_len()).unwrap()).collect();
+    let last = qbufs.pop().unwrap();
+    assert!(last.first_block() >= 64, "the pool of the handle has no such block");
+    assert_eq!(handle.wrap_qbuf(last).is_wired(), elsewhere.warnings().is_empty());
 }
 
 //= B-6 test
@@ -399,7 +423,8 @@ fn a_name_whose_pool_is_gone_is_free_again() {
     let _other = File::open("/proc/self/exe").unwrap();
     assert_eq!(Pool::open(&name, &PoolOptions { zones: 2, ..PoolOptions::default() }).unwrap().options().zones, 2);
     for name in ["", ".hidden", "a/b", "a b", &"x".repeat(101)] {
-        assert!(Pool::open(name, &PoolOptions::default()).is_err(), "{name}");
+        let refused = Pool::open(name, &PoolOptions::default()).unwrap_err().to_string();
+        assert!(refused.contains(&format!("{name:?}")) && refused.contains("1 to 100 letters"), "{refused}");
     }
 }
 

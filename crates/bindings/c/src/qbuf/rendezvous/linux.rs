@@ -90,33 +90,45 @@ fn wait_for_peer(
     let pool = Pool::create(options).map_err(|error| Errno::from(&error))?;
     listener.set_nonblocking(true).map_err(|error| Errno::from(&error))?;
     for number in (0..1 << 22).cycle() {
-        let peer = loop {
-            match listener.accept() {
-                Ok((peer, _)) => break peer,
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-                Err(error) => return Err(Errno::from(&error)),
+        let peer = next_caller(listener, deadline)?;
+        if is_of_user(&peer) {
+            let options = ChannelOptions { slots, number, ..ChannelOptions::default() };
+            let fds = Channel::create(&pool, &options).map_err(|error| Errno::from(&error))?;
+            // Seated before the other is: so that it may send at once.
+            let ours = fds.try_clone().map_err(|error| Errno::from(&error))?;
+            let channel =
+                Channel::attach(&pool, ours, Side::A).map_err(|error| Errno::from(&io::Error::from(error)))?;
+            if give(&peer, &pool, &fds).is_ok() {
+                return Ok((pool, channel));
             }
-            let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if rest == Some(Duration::ZERO) {
-                return Err(Errno(libc::ETIMEDOUT));
-            }
-            let rest = rest.and_then(|rest| Timespec::try_from(rest).ok());
-            // A signal is a look too many.
-            let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], rest.as_ref());
-        };
-        if !is_of_user(&peer) {
-            continue;
         }
-        let options = ChannelOptions { slots, number, ..ChannelOptions::default() };
-        let fds = Channel::create(&pool, &options).map_err(|error| Errno::from(&error))?;
-        // Seated before the other is: so that it may send at once.
-        let ours = fds.try_clone().map_err(|error| Errno::from(&error))?;
-        let channel = Channel::attach(&pool, ours, Side::A).map_err(|error| Errno::from(&io::Error::from(error)))?;
-        if give(&peer, &pool, &fds).is_ok() {
-            return Ok((pool, channel));
+        if rest_until(deadline) == Some(Duration::ZERO) {
+            break;
         }
     }
     Err(Errno(libc::ETIMEDOUT))
+}
+
+fn rest_until(deadline: Option<Instant>) -> Option<Duration> {
+    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+}
+
+/// Waits for whoever calls next.
+fn next_caller(listener: &UnixListener, deadline: Option<Instant>) -> Result<UnixStream, Errno> {
+    loop {
+        match listener.accept() {
+            Ok((peer, _)) => return Ok(peer),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) => return Err(Errno::from(&error)),
+        }
+        let rest = rest_until(deadline);
+        if rest == Some(Duration::ZERO) {
+            return Err(Errno(libc::ETIMEDOUT));
+        }
+        let rest = rest.and_then(|rest| Timespec::try_from(rest).ok());
+        // A signal is a look too many.
+        let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], rest.as_ref());
+    }
 }
 
 /// Gives a caller the pool and the channel, and waits for its thanks.
@@ -171,5 +183,41 @@ fn call(mut peer: &UnixStream) -> Result<Option<(Pool, Channel)>, Errno> {
     match peer.write_all(&[THANKS]) {
         Ok(()) => Ok(Some((pool, channel))),
         Err(_) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn callers_who_hang_up_hold_nobody_up_for_longer_than_he_waits() {
+        let name = format!("pester-{}", std::process::id());
+        let user = rustix::process::geteuid().as_raw();
+        let address = SocketAddr::from_abstract_name(format!("pinnace-qbuf/{user}/{name}")).unwrap();
+        let is_over = AtomicBool::new(false);
+        let (begin, wait) = (Instant::now(), Duration::from_millis(200));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        drop(UnixStream::connect_addr(&address));
+                    }
+                });
+            }
+            // So that the test ends, however long they hold it up.
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(10));
+                    is_over.fetch_or(begin.elapsed() > Duration::from_secs(5), Ordering::Relaxed);
+                }
+            });
+            let met = meet(name.as_bytes(), &PoolOptions::default(), 16, Some(begin + wait));
+            let took = begin.elapsed();
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(met.err(), Some(Errno(libc::ETIMEDOUT)));
+            assert!(took < Duration::from_secs(3), "{took:?}");
+        });
     }
 }

@@ -141,13 +141,6 @@ impl<E: Engine, A: Application<E>> Simulation<E, A> {
         self.groups.entry(group).or_default().insert(host);
     }
 
-    /// Takes a host out of a group.
-    pub fn leave_group(&mut self, group: Address, host: HostId) {
-        if let Some(members) = self.groups.get_mut(&group) {
-            members.remove(&host);
-        }
-    }
-
     /// Connects two hosts' sockets with each other: each sees the other as [`Address::Peer`].
     pub fn connect(&mut self, a: HostId, b: HostId) {
         let (of_a, of_b) = (self.address(a), self.address(b));

@@ -292,7 +292,7 @@ mod tests {
     impl Drop for Open {
         fn drop(&mut self) {
             if !self.has_looked.swap(true, Ordering::Relaxed) {
-                self.context.choose(&to("0")).unwrap();
+                choose(&self.context, 0);
             }
         }
     }
@@ -326,26 +326,38 @@ mod tests {
         Startpoint::new(vec![Way::new("looking", address, "").unwrap()], None).unwrap()
     }
 
-    /// Chooses the ways to these addresses, one after the other; whether that ends.
-    fn chooses(addresses: impl Iterator<Item = usize> + Send + 'static) -> bool {
+    fn choose(context: &Context, address: usize) {
+        context.choose(&to(&address.to_string())).unwrap();
+    }
+
+    /// Whether that ends, and a way was closed.
+    fn ends(act: impl FnOnce(&Context) + Send + 'static) -> bool {
         let method = Arc::new(Looking::default());
         let context = Context::with_methods(vec![method.clone()]);
         method.context.set(context.clone()).unwrap();
         let (ended, ends) = mpsc::channel();
         std::thread::spawn(move || {
-            addresses.for_each(|address| assert!(context.choose(&to(&address.to_string())).is_ok()));
-            ended.send(())
+            act(&context);
+            ended.send(method.has_looked.load(Ordering::Relaxed))
         });
-        ends.recv_timeout(Duration::from_secs(20)).is_ok() && method.has_looked.load(Ordering::Relaxed)
+        ends.recv_timeout(Duration::from_secs(20)) == Ok(true)
     }
 
     #[test]
     fn a_way_that_makes_room_is_closed_when_nothing_is_locked() {
-        assert!(chooses(0..=MOST_WAYS_KEPT));
+        assert!(ends(|context| (0..=MOST_WAYS_KEPT).for_each(|address| choose(context, address))));
     }
 
     #[test]
     fn a_way_that_is_opened_anew_is_closed_when_nothing_is_locked() {
-        assert!(chooses([0, 0].into_iter()));
+        assert!(ends(|context| (0..2).for_each(|_| choose(context, 0))));
+    }
+
+    #[test]
+    fn ways_are_closed_together_when_nothing_is_locked_and_opened_anew() {
+        assert!(ends(|context| {
+            (0..3).for_each(|address| choose(context, address));
+            context.disconnect();
+        }));
     }
 }

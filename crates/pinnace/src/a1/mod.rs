@@ -11,8 +11,8 @@
 //! let server = Socket::bind("127.0.0.1:0", reliable())?;
 //! server.listen(16)?;
 //! let client = Socket::bind("127.0.0.1:0", reliable())?;
-//! let urgent = Qos { priority: 128, send_average: 10_000_000, send_burst: 100_000, ..reliable() };
-//! let connection = client.connect(server.local_addr(), urgent)?;
+//! let paced = Qos { send_average: 10_000_000, send_burst: 100_000, ..reliable() }; // 10 MB a second, 100 kB at once
+//! let connection = client.connect(server.local_addr(), paced)?;
 //! connection.send(b"ahoy".to_vec(), Full::Block)?;
 //!
 //! let accepted = server.accept()?;

@@ -160,15 +160,13 @@ impl GroupsLink {
     #[cold]
     fn follow(&mut self) {
         let mut members = self.shared.members();
-        for (_, left) in self.groups.extract_if(.., |(group, _)| members.iter().all(|member| member.group != *group)) {
+        // Of a group that was left and joined again since, the socket is a new one.
+        let is_over = |group: SocketAddr| members.iter().all(|member| member.group != group || member.link.is_some());
+        for (_, left) in self.groups.extract_if(.., |(group, _)| is_over(*group)) {
             self.past.add_reads(&left.counters());
         }
         for member in members.iter_mut() {
-            if let Some(link) = member.link.take() {
-                // Left and joined again since: the socket is a new one.
-                self.groups.retain(|(group, _)| *group != member.group);
-                self.groups.push((member.group, *link));
-            }
+            self.groups.extend(member.link.take().map(|link| (member.group, *link)));
         }
     }
 }

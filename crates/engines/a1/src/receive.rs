@@ -389,14 +389,15 @@ impl Connection {
             && !self.qos.has_retransmission
             && self.in_numbers.place(header.sequence, expected).is_some_and(|sent| sent > expected);
         if is_behind {
-            let at = now + GROUP_DELAY;
-            let said = self.said.get_or_insert(SaidSent { at, header: *header, is_close });
-            // A CLOSE is not put off by being said again.
-            if !said.is_close {
-                (said.at, said.is_close) = (at, is_close);
-            }
-            if is_close == said.is_close {
-                said.header = *header;
+            match &mut self.said {
+                // Neither is put off by being said again; a CLOSE is answered as it was said last.
+                Some(said) if said.is_close == is_close => {
+                    if is_close {
+                        said.header = *header;
+                    }
+                }
+                Some(said) if said.is_close => {}
+                said => *said = Some(SaidSent { at: now + GROUP_DELAY, header: *header, is_close }),
             }
         }
         is_behind

@@ -455,6 +455,21 @@ fn what_is_said_over_a_connection_does_not_make_lost_what_still_comes_from_the_g
     assert!(half.events.iter().any(|it| matches!(it, Event::Closed { result: Ok(()), .. })));
 }
 
+//= A-15, A-21 test
+#[test]
+fn who_says_again_and_again_how_much_has_been_sent_does_not_put_off_what_is_lost() {
+    let (mut half, liar, _) = joined_as(Qos { has_retransmission: false, ..record() });
+    let sync = |sent| Lie { sequence: liar.start.wrapping_add(sent), ..liar.lie(Kind::Sync) }.bytes();
+    for sent in [2, 3, 3] {
+        half.feed(PEER, &sync(sent));
+        half.advance(Duration::from_millis(4));
+    }
+    assert_eq!(half.a1().counters().blocks_lost, 2, "the third had less time to come");
+    half.feed(PEER, &sync(3));
+    half.advance(Duration::from_millis(12));
+    assert_eq!(half.a1().counters().blocks_lost, 3);
+}
+
 //= A-15 test
 #[test]
 fn who_takes_smaller_blocks_than_a_group_has_does_not_join_it() {

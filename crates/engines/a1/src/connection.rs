@@ -8,7 +8,9 @@ use crate::shared::{DataPlace, Reply, Sender, Shared};
 use crate::{CastId, ConnectionId, Event, Failure, Status, qos};
 use core::num::NonZeroU32;
 use core::time::Duration;
-use pinnace_core::{Address, Allowance, ContextKey, ControllerKind, RttConfig, RttEstimator, Seq32, Time, TimerHandle};
+use pinnace_core::{
+    Address, Allowance, ContextKey, ControllerKind, IntervalSet, RttConfig, RttEstimator, Seq32, Time, TimerHandle,
+};
 use pinnace_wire::a1::{self, CloseCode, Group, HEADER_BYTES, Header, Qos};
 use std::collections::VecDeque;
 
@@ -214,6 +216,8 @@ pub(crate) struct Connection {
     pub(crate) is_in_step: bool,
     /// The group has sent the blocks below: the peer may have them, though they have not left here, and may never.
     pub(crate) group_sent: u64,
+    /// Blocks that the peer has from the group, and that have not left here.
+    pub(crate) heard: IntervalSet,
     pub(crate) out_numbers: Numbers,
     pub(crate) in_numbers: Numbers,
     pub(crate) outgoing: Outgoing,
@@ -339,6 +343,7 @@ impl Connection {
             cast: None,
             is_in_step: false,
             group_sent: 0,
+            heard: IntervalSet::new(),
             out_numbers: Numbers::new(start),
             in_numbers: Numbers::new(0),
             outgoing: Outgoing::new(&nothing),
@@ -498,7 +503,21 @@ impl Connection {
             Next::Nothing if !self.outgoing.has_repairs() => {}
             next => return next,
         }
-        if self.is_in_step { Next::Nothing } else { self.outgoing.next_new(now) }
+        if self.is_in_step {
+            return Next::Nothing;
+        }
+        self.pass_heard(now);
+        self.outgoing.next_new(now)
+    }
+
+    /// What the peer has from its group does not leave here as well.
+    //= A-7
+    //= A-15
+    fn pass_heard(&mut self, now: Time) {
+        if !self.heard.is_empty() {
+            self.outgoing.pass_to(now, self.heard.first_missing_from(self.outgoing.sent()));
+            self.heard.pop_front_below(self.outgoing.sent());
+        }
     }
 
     /// Whether a block has left before: to the group, while this sink could not yet have it from there.

@@ -24,6 +24,8 @@ const MAX_CLOSE_REPLIES: usize = 16;
 const GROUP_DELAY: Duration = Duration::from_millis(10);
 /// Ranges of an ACK or a NACK that are looked at.
 const MAX_RANGES: usize = 8192;
+/// Ranges of blocks that are remembered as heard from the group.
+const MAX_HEARD: usize = 1024;
 
 impl A1 {
     pub(crate) fn read(&mut self, now: Time, meta: &RxMeta, rx: &mut Placed<'_>) {
@@ -307,6 +309,9 @@ impl Connection {
                 let places = self.places(shared, ranges);
                 let acked = self.outgoing.on_ack(now, next, &places, edge);
                 shared.ranges = places;
+                if !acked.invalid {
+                    self.hear_of(ranges);
+                }
                 acked
             }
         };
@@ -329,6 +334,26 @@ impl Connection {
     //= A-15
     fn left_here(&self, number: u64) -> u64 {
         if number <= self.group_sent { number.min(self.outgoing.sent()) } else { number }
+    }
+
+    /// A sink that has joined a group says what has come from there, and has not left here: it need not.
+    //= A-7
+    //= A-15
+    fn hear_of(&mut self, ranges: Ranges<'_>) {
+        let (near, sent) = (self.outgoing.acked(), self.outgoing.sent());
+        if !self.qos.has_retransmission || self.group_sent <= sent {
+            return;
+        }
+        for (low, high) in ranges.iter().take(MAX_RANGES) {
+            if let Some(low) = self.out_numbers.place(low, near)
+                && let Some(high) = self.out_numbers.place(high, near)
+                && low.max(sent) < high
+                && high <= self.group_sent
+            {
+                // What does not fit leaves all the same.
+                let _ = self.heard.try_insert(low.max(sent)..high, MAX_HEARD);
+            }
+        }
     }
 
     /// Ranges of our blocks, in the vector that is reused: rising and apart, in whatever order they came.

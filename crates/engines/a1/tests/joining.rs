@@ -92,6 +92,38 @@ fn what_the_group_has_sent_is_repeated_for_a_late_sink_if_it_has_not_come() {
     assert!(closes.iter().all(|got| matches!(got.body(), Some(Body::Close(_))) && got.header().sequence == start + 5));
 }
 
+/// A sink that has been asked before its group was sent ten blocks, and has room for none: its first block.
+fn without_room(half: &mut Half, cast: CastId) -> (Liar, u32) {
+    let mut late = Liar { window: 0, ..Liar::new(Address::Node(2), 0x22, record()) };
+    let open = add(half, cast, &late);
+    send(half, cast, 1000);
+    half.take();
+    half.feed(late.address, &late.accept_as(&open, true));
+    (late, open.header().sequence)
+}
+
+//= A-7 test
+//= A-15 test
+#[test]
+fn a_late_sink_is_not_sent_what_it_says_that_it_has_from_the_group() {
+    let (mut half, cast, first) = source(record());
+    let (mut late, start) = without_room(&mut half, cast);
+    assert_eq!(blocks(&half.take(), late.address, start), []);
+    late.window = 100;
+    half.feed(late.address, &late.answer(Kind::Ack, 0, &[(2, 5), (6, 10)]).bytes());
+    assert_eq!(blocks(&half.take(), late.address, start), [(0, true), (1, true), (5, true)]);
+    for sink in [&first, &late] {
+        half.feed(sink.address, &sink.answer(Kind::Ack, 10, &[]).bytes());
+    }
+    send(&mut half, cast, 200);
+    assert_eq!(blocks(&half.take(), late.address, start), [], "the group has them");
+    for sink in [&first, &late] {
+        half.feed(sink.address, &sink.answer(Kind::Ack, 12, &[]).bytes());
+    }
+    let done = half.events.iter().filter(|it| matches!(it, Event::Cast { delivered: 2, sinks: 2, .. }));
+    assert_eq!(done.count(), 2);
+}
+
 //= A-15 test
 #[test]
 fn a_sink_that_joins_and_takes_smaller_blocks_only_gets_them_over_its_own_connection() {

@@ -383,7 +383,10 @@ impl Connection {
     fn on_told_sent(&mut self, shared: &mut Shared, sequence: u32) -> bool {
         let expected = self.incoming.next_expected();
         let Some(sent) = self.in_numbers.place(sequence, expected) else { return true };
-        match self.incoming.on_sync(sent) {
+        // A group does not wait for us: what it has sent beyond our window will come again.
+        let is_of_group = self.role == Role::Acceptor && self.has_joined && self.qos.has_retransmission;
+        let within = if is_of_group { sent.min(self.incoming.edge()) } else { sent };
+        match self.incoming.on_sync(within) {
             Synced::Missing(missing) if !self.qos.has_retransmission => {
                 shared.counters.blocks_lost += missing;
                 self.lost += missing;
@@ -394,10 +397,7 @@ impl Connection {
             }
             Synced::Missing(_) => self.incoming.next_expected() >= sent,
             Synced::Contradiction => {
-                // A group does not wait for us: what it has sent beyond our window will come again.
-                if !self.has_joined {
-                    shared.counters.blocks_contradictory += 1;
-                }
+                shared.counters.blocks_contradictory += 1;
                 false
             }
         }

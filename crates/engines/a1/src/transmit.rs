@@ -238,7 +238,10 @@ impl Connection {
     //= A-8
     fn write_sync(&mut self, now: Time, shared: &mut Shared, out: &mut Vec<u8>) {
         let (edge, stamp) = (self.edge(), stamp(now));
-        a1::sync(&self.header(self.out_numbers.wire(self.outgoing.sent()), edge, stamp, false), out);
+        // What the group has sent is not new, though it may not have left here. (To a raw sink all of it would be lost then.)
+        let group_sent = if self.qos.has_retransmission { self.group_sent } else { 0 };
+        let sent = self.outgoing.sent().max(group_sent);
+        a1::sync(&self.header(self.out_numbers.wire(sent), edge, stamp, false), out);
         self.sync.is_due = false;
         (self.sync.last_at, self.sync.sent) = (now, self.outgoing.sent());
         // Who is asked only whether it is there has been silent before, too; but half of the time is for the answer.

@@ -126,6 +126,16 @@ fn a_late_sink_is_not_sent_what_it_says_that_it_has_from_the_group() {
 
 //= A-15 test
 #[test]
+fn a_late_sink_is_told_how_much_its_group_has_been_sent() {
+    let (mut half, cast, _) = source(record());
+    let (late, start) = without_room(&mut half, cast);
+    let sent = half.take();
+    let sync = sent.iter().find(|got| got.kind() == Kind::Sync && got.to == late.address).expect("one");
+    assert_eq!(sync.header().sequence, start + 10, "the next that was never sent");
+}
+
+//= A-15 test
+#[test]
 fn a_sink_that_joins_and_takes_smaller_blocks_only_gets_them_over_its_own_connection() {
     let (mut half, cast, first) = source(record());
     let small = Qos { block_size: 60, ..record() };

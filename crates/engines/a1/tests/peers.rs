@@ -472,6 +472,19 @@ fn who_says_again_and_again_how_much_has_been_sent_does_not_put_off_what_is_lost
 
 //= A-15 test
 #[test]
+fn of_what_a_group_was_sent_beyond_the_window_the_part_within_is_asked_for() {
+    let (mut half, liar, _) = joined();
+    let window = 400;
+    half.feed(PEER, &Lie { sequence: liar.start.wrapping_add(window + 5), ..liar.lie(Kind::Sync) }.bytes());
+    let sent = half.take();
+    let nacks = of(&sent, Kind::Nack);
+    let Some(Body::Nack(missing)) = nacks.first().and_then(|nack| nack.body()) else { panic!("{sent:?}") };
+    assert_eq!(missing.iter().collect::<Vec<_>>(), [(liar.start, liar.start.wrapping_add(window))]);
+    assert_eq!(half.a1().counters().blocks_contradictory, 0);
+}
+
+//= A-15 test
+#[test]
 fn who_takes_smaller_blocks_than_a_group_has_does_not_join_it() {
     for block_size in [100, 99] {
         let mut half = server_of(Config { validates: false, ..config(Qos { block_size, ..record() }) });

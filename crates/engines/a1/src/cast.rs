@@ -474,6 +474,7 @@ impl A1 {
                     && let Next::Block(cut) = connection.outgoing.next_new(now)
                 {
                     connection.outgoing.on_sent(now, &cut);
+                    connection.group_left_at = now;
                 } else if connection.has_joined && connection.is_talking() {
                     // It hears the group, too.
                     connection.outgoing.yield_to(now, cut.place.len.into());

@@ -14,6 +14,10 @@ use pinnace_core::{
 use pinnace_wire::a1::{self, CloseCode, Group, HEADER_BYTES, Header, Qos};
 use std::collections::VecDeque;
 
+/// So much later than what is said over the connection may come what the group has sent before: another socket's queue, another
+/// way through the network.
+pub(crate) const GROUP_DELAY: Duration = Duration::from_millis(10);
+
 /// Which end opened it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -216,6 +220,8 @@ pub(crate) struct Connection {
     pub(crate) is_in_step: bool,
     /// The group has sent the blocks below: the peer may have them, though they have not left here, and may never.
     pub(crate) group_sent: u64,
+    /// When the newest of its blocks left for the group.
+    pub(crate) group_left_at: Time,
     /// Blocks that the peer has from the group, and that have not left here.
     pub(crate) heard: IntervalSet,
     pub(crate) out_numbers: Numbers,
@@ -343,6 +349,7 @@ impl Connection {
             cast: None,
             is_in_step: false,
             group_sent: 0,
+            group_left_at: Time::ZERO,
             heard: IntervalSet::new(),
             out_numbers: Numbers::new(start),
             in_numbers: Numbers::new(0),
@@ -475,6 +482,18 @@ impl Connection {
         self.largest_allowed() >= HEADER_BYTES + 8
     }
 
+    /// When a raw sink has had the time to read what its group was sent, if it has not said that it has: a CLOSE over its
+    /// connection, which it may read first, would end that.
+    //= A-15
+    //= A-18
+    pub(crate) fn arrives_at(&self) -> Option<Time> {
+        let is_on_its_way = self.group_sent > 0
+            && !self.qos.has_retransmission
+            && self.phase == Phase::Open
+            && self.outgoing.acked() < self.outgoing.sent();
+        is_on_its_way.then(|| self.group_left_at + GROUP_DELAY)
+    }
+
     /// Whether something is to be said that is no block.
     pub(crate) fn has_control(&self, now: Time, shared: &Shared) -> bool {
         match self.phase {
@@ -549,6 +568,7 @@ impl Connection {
                 consider(self.change.qos.next_at);
                 consider(self.said.as_ref().map(|said| said.at));
                 consider(self.close_by);
+                consider(self.close_by.and(self.arrives_at()).filter(|at| *at > now));
                 consider(self.cut_off_at);
                 consider(self.left_behind_at);
                 date

@@ -288,7 +288,7 @@ impl Connection {
     fn close_if_flushed(&mut self, now: Time) {
         let Some(by) = self.close_by.filter(|_| self.phase == Phase::Open) else { return };
         let is_flushed = self.outgoing.is_flushed();
-        if !is_flushed && now < by {
+        if now < by && (!is_flushed || self.arrives_at().is_some_and(|at| now < at)) {
             return;
         }
         if self.incoming.owes_ack() && self.list_may_leave() {

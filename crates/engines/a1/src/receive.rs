@@ -5,13 +5,12 @@
 //= A-3
 //= A-4
 
-use crate::connection::{Answered, Connection, Phase, Repeated, Role, SaidSent};
+use crate::connection::{Answered, Connection, GROUP_DELAY, Phase, Repeated, Role, SaidSent};
 use crate::engine::A1;
 use crate::incoming::{Arrival, Fate, Synced};
 use crate::shared::Shared;
 use crate::{Event, Failure, qos};
 use core::ops::Range;
-use core::time::Duration;
 use pinnace_core::{ContextKey, Placed, RxMeta, Segment, Seq32, Time};
 use pinnace_wire::a1::{Block, Body, Change, CloseCode, HEADER_BYTES, Head, Header, Kind, Ranges, WINDOW_LIMIT};
 
@@ -19,9 +18,6 @@ use pinnace_wire::a1::{Block, Body, Change, CloseCode, HEADER_BYTES, Head, Heade
 const MAX_CONTROL_BYTES: usize = 65_535;
 /// CLOSEs of one batch that are answered: nobody says it so often in all.
 const MAX_CLOSE_REPLIES: usize = 16;
-/// So much later than what is said over the connection may come what the group has sent before: another socket's queue, another
-/// way through the network.
-const GROUP_DELAY: Duration = Duration::from_millis(10);
 /// Ranges of an ACK or a NACK that are looked at.
 const MAX_RANGES: usize = 8192;
 /// Ranges of blocks that are remembered as heard from the group.

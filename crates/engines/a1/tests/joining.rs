@@ -134,6 +134,51 @@ fn a_late_sink_is_told_how_much_its_group_has_been_sent() {
     assert_eq!(sync.header().sequence, start + 10, "the next that was never sent");
 }
 
+//= A-15, A-18 test
+#[test]
+fn a_raw_sink_has_time_to_read_what_its_group_was_sent_before_it_is_told_the_end() {
+    let qos = Qos { has_retransmission: false, ..record() };
+    let (mut half, cast, first) = source(qos);
+    let mut second = Liar::new(Address::Node(2), 0x22, qos);
+    let open = add(&mut half, cast, &second);
+    half.feed(second.address, &second.accept_as(&open, true));
+    send(&mut half, cast, 300);
+    half.call(|engine, now| engine.end_cast(now, cast, LINGER));
+    let closed = |half: &mut Half| {
+        let sent = half.take();
+        sent.iter().filter(|got| got.kind() == Kind::Close).map(|got| got.to).collect::<Vec<_>>()
+    };
+    assert_eq!(closed(&mut half), []);
+    half.feed(first.address, &first.answer(Kind::Ack, 3, &[]).bytes());
+    assert_eq!(closed(&mut half), [first.address], "it has read everything");
+    half.feed(first.address, &Lie { body: vec![0, 0], ..first.lie(Kind::CloseReply) }.bytes());
+    half.advance(Duration::from_millis(9));
+    assert_eq!(closed(&mut half), []);
+    half.advance(Duration::from_millis(3));
+    assert_eq!(closed(&mut half), [second.address]);
+}
+
+//= A-18 test
+#[test]
+fn a_raw_sink_that_is_removed_does_not_wait_for_what_its_group_is_sent_then() {
+    let qos = Qos { has_retransmission: false, ..record() };
+    let (mut half, cast, first) = source(qos);
+    let mut removed = Liar::new(Address::Node(2), 0x22, qos);
+    let open = add(&mut half, cast, &removed);
+    half.feed(removed.address, &removed.accept_as(&open, true));
+    send(&mut half, cast, 100);
+    let id = half.a1().sinks(cast)[1];
+    half.call(|engine, now| engine.close(now, id, LINGER)).expect("it is there");
+    half.take();
+    for next in 1..=3 {
+        half.advance(Duration::from_millis(5));
+        half.feed(first.address, &first.answer(Kind::Ack, next, &[]).bytes());
+        send(&mut half, cast, 100);
+    }
+    let sent = half.take();
+    assert!(sent.iter().any(|got| got.kind() == Kind::Close && got.to == removed.address), "it was sent one block");
+}
+
 //= A-15 test
 #[test]
 fn a_sink_that_joins_and_takes_smaller_blocks_only_gets_them_over_its_own_connection() {

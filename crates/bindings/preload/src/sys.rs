@@ -159,15 +159,16 @@ pub(crate) fn recv_descriptor(fd: c_int, buffer: &mut [u8]) -> Outcome<(usize, O
     let mut control = [0_u64; 4];
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: zeroes are a message without anything; then everything that it points to is set, and lives through the call.
-    let message = unsafe {
+    let mut message = unsafe {
         let mut message: libc::msghdr = core::mem::zeroed();
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = libc::CMSG_SPACE(size_of::<c_int>() as u32) as _;
+        // Not CMSG_SPACE: in what aligns the next message the kernel would find room for a second one.
+        message.msg_controllen = libc::CMSG_LEN(size_of::<c_int>() as u32) as _;
         message
     };
-    let count = call!(SYS_recvmsg, fd, &raw const message, libc::MSG_CMSG_CLOEXEC)?;
+    let count = call!(SYS_recvmsg, fd, &raw mut message, libc::MSG_CMSG_CLOEXEC)?;
     // SAFETY: the kernel has filled `control` as far as it says; a control message of this kind has a descriptor in it.
     let descriptor = unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
@@ -263,4 +264,44 @@ pub(crate) fn descriptor_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` lives through the call.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 { limit.rlim_cur } else { 1024 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::pipe;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn of_several_descriptors_one_is_received() {
+        let (here, there) = UnixStream::pair().expect("two sockets");
+        let pipes = [pipe(), pipe()].map(|pipe| pipe.expect("a pipe"));
+        let numbers = pipes.each_ref().map(|(_, writer)| writer.as_raw_fd());
+        let mut control = [0_u64; 3];
+        let mut part = libc::iovec { iov_base: c"OK".as_ptr().cast_mut().cast(), iov_len: 2 };
+        // SAFETY: zeroes are a message without anything; then everything that it points to is set, and lives through the call; a
+        // control message with two descriptors has 24 bytes.
+        let sent = unsafe {
+            let mut message: libc::msghdr = core::mem::zeroed();
+            message.msg_iov = &raw mut part;
+            message.msg_iovlen = 1;
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_LEN(size_of_val(&numbers) as u32) as _;
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = message.msg_controllen;
+            libc::CMSG_DATA(header).cast::<[c_int; 2]>().write_unaligned(numbers);
+            libc::sendmsg(there.as_raw_fd(), &raw const message, 0)
+        };
+        assert_eq!(sent, 2);
+        let readers = pipes.map(|(reader, _)| reader);
+        let mut bytes = [0; 8];
+        let (count, descriptor) = recv_descriptor(here.as_raw_fd(), &mut bytes).expect("it has come");
+        let hang_ups = || readers.each_ref().map(|reader| poll_now(reader.as_raw_fd(), 0) & libc::POLLHUP != 0);
+        assert_eq!((&bytes[..count], hang_ups()), (&b"OK"[..], [false, true]), "the second is nobody's");
+        close(descriptor.expect("the first"));
+        assert_eq!(hang_ups(), [true; 2]);
+    }
 }

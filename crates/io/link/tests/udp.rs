@@ -488,6 +488,50 @@ fn a_closed_unix_peer_is_unreachable() {
     }
 }
 
+/// Sends bytes, and with them a descriptor.
+fn send_with(socket: &UnixDatagram, bytes: &[u8], descriptor: RawFd) {
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut control = [0_u64; 3];
+    // SAFETY: all zeros is a message without anything; what is set points to what lives through the call, and a control message
+    // with one descriptor has room in 24 bytes.
+    let sent = unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_LEN(size_of::<c_int>() as u32) as _;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = message.msg_controllen;
+        libc::CMSG_DATA(header).cast::<c_int>().write_unaligned(descriptor);
+        libc::sendmsg(socket.as_raw_fd(), &raw const message, 0)
+    };
+    assert_eq!(usize::try_from(sent), Ok(bytes.len()), "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn a_descriptor_that_comes_with_a_datagram_is_nobodys() {
+    let (unix_a, unix_b) = UnixDatagram::pair().unwrap();
+    let (inet_a, inet_b) = (UdpSocket::bind(V4).unwrap(), UdpSocket::bind(V4).unwrap());
+    inet_a.connect(inet_b.local_addr().unwrap()).unwrap();
+    // Whatever it writes to.
+    for writes in [unix_a.as_raw_fd(), inet_a.as_raw_fd()] {
+        // SAFETY: the sockets outlive the link.
+        let link = unsafe { UdpLink::from_descriptors(unix_a.as_raw_fd(), writes, &UdpOptions::default()) };
+        let mut link = link.unwrap();
+        let (ours, theirs) = std::io::pipe().unwrap();
+        send_with(&unix_b, b"keep this", theirs.as_raw_fd());
+        drop(theirs);
+        let (bytes, read) = receive_bytes(&mut link).unwrap();
+        assert_eq!((&bytes[..], read.segment, read.truncated), (&b"keep this"[..], 9, false));
+        let mut entry = libc::pollfd { fd: ours.as_raw_fd(), events: 0, revents: 0 };
+        // SAFETY: one entry, as the call is told.
+        assert_eq!(unsafe { libc::poll(&raw mut entry, 1, 0) }, 1, "this process has it");
+        assert_eq!(entry.revents, libc::POLLHUP);
+    }
+}
+
 #[test]
 fn a_callers_unconnected_socket_hears_everybody_and_answers() {
     let socket = UdpSocket::bind(V4).unwrap();

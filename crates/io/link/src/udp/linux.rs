@@ -77,6 +77,8 @@ pub struct UdpLink {
     max_datagram: usize,
     segments: usize,
     coalescing: bool,
+    /// Control messages are the kernel's own. Of AF_UNIX they are the peer's: descriptors, which this process would have to keep.
+    heeds_control: bool,
     /// Datagrams so large were refused to be segmented; smaller ones were not.
     offload_below: usize,
     /// The same, of each destination by itself, while there is no one peer.
@@ -472,7 +474,9 @@ impl Link for UdpLink {
             }
             header.msg_iov = slots.as_mut_ptr();
             header.msg_iovlen = used as _;
-            self.control.attach_room(&mut header);
+            if self.heeds_control {
+                self.control.attach_room(&mut header);
+            }
             // SAFETY: the slots are memory that the pool and the table vouch for; name and control lie in `self` and stay there.
             let read = unsafe { sys::receive_message(self.read_fd, &mut header, libc::MSG_DONTWAIT) };
             if read < 0 {

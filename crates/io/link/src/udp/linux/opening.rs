@@ -155,6 +155,7 @@ impl UdpLink {
         link.settling = if link.peer.is_some() { SETTLING_READS } else { 0 };
         link.coalescing =
             read_family != Family::Unix && sys::option(read_fd, libc::SOL_UDP, sys::UDP_GRO).is_ok_and(|on| on != 0);
+        link.heeds_control = read_family != Family::Unix;
         if family == Family::Unix {
             link.segments = 1;
         }
@@ -215,6 +216,7 @@ impl UdpLink {
             max_datagram: 0,
             segments: offload.segments,
             coalescing: offload.coalescing,
+            heeds_control: true,
             offload_below: usize::MAX,
             unsegmented: Unsegmented::default(),
             ecn: options.ecn,

@@ -28,5 +28,5 @@ pub use config::{EndpointConfig, EndpointError, Idle, WaitError};
 pub use driver::{Driver, DriverConfig, DriverCounters, EventSink, Progress};
 pub use endpoint::{Call, Endpoint};
 pub use shared::EndpointCounters;
-pub use waiting::{Waiting, WakeLater, Wakers};
+pub use waiting::{Waiting, WakeLater, Wakers, wake};
 pub use wake::WakeFd;

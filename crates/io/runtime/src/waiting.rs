@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -95,10 +96,28 @@ impl Wakers {
         for slot in self.0 {
             let waker = slot.lock().take();
             if let Some(waker) = waker {
-                waker.wake();
+                wake(waker);
             }
         }
     }
+}
+
+/// Wakes a task. Some executors run it inside: if it panics then, that ends here, and whoever wakes it goes on to serve others.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::task::{Wake, Waker};
+/// struct Task;
+/// impl Wake for Task {
+///     fn wake(self: Arc<Self>) {
+///         panic!("of no interest to others");
+///     }
+/// }
+/// pinnace_runtime::wake(Waker::from(Arc::new(Task)));
+/// ```
+pub fn wake(waker: Waker) {
+    // The panic has been told on standard error.
+    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
 }
 
 thread_local! {

@@ -4,8 +4,8 @@ mod common;
 
 use common::*;
 use pinnace_runtime::{EndpointConfig, EndpointError, Idle, WaitError};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -323,6 +323,44 @@ fn a_task_that_has_stopped_waiting_is_not_kept() {
         assert_eq!(Arc::strong_count(task), 3, "it waits to be woken");
     }
     assert!(tasks.iter().all(|task| Arc::strong_count(task) == 1));
+}
+
+/// A task that an executor runs as soon as it is woken.
+struct Bomb;
+
+impl Wake for Bomb {
+    fn wake(self: Arc<Self>) {
+        panic!("a task exploded");
+    }
+}
+
+#[test]
+fn a_task_that_panics_as_it_is_woken_harms_no_other() {
+    const LONG: Duration = Duration::from_secs(20);
+    let (client, server) = endpoints(EndpointConfig::default());
+    let waker = Waker::from(Arc::new(Bomb));
+    let mut bomb = Box::pin(client.wait(|_| None::<()>));
+    assert!(bomb.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let (told, tells) = mpsc::channel();
+    thread::spawn({
+        let client = client.clone();
+        move || {
+            for number in 0..2 {
+                let task = client.wait(|inbox| inbox.received.contains(&number).then_some(()));
+                told.send(pollster::block_on(task).is_ok()).unwrap();
+            }
+        }
+    });
+    // By the worker, who goes on.
+    send(&server, 0);
+    assert_eq!(tells.recv_timeout(LONG), Ok(true));
+    send(&server, 1);
+    assert_eq!(tells.recv_timeout(LONG), Ok(true));
+    // By a thread, which gets what it has waited for.
+    assert!(bomb.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    send(&server, 2);
+    let result = client.wait_until(|inbox| inbox.received.contains(&2).then_some(()), Some(Instant::now() + LONG));
+    assert!(result.is_ok());
 }
 
 #[test]

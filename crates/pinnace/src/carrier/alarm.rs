@@ -54,7 +54,7 @@ impl Clock {
                 let waker = first.remove();
                 // It may do anything, also set an alarm.
                 drop(alarms);
-                waker.wake();
+                pinnace_runtime::wake(waker);
                 alarms = self.lock();
                 continue;
             }
@@ -180,6 +180,21 @@ mod tests {
         assert!(alarm.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() && left(at(3_600_000)));
         drop(alarm);
         assert!(!left(at(3_600_000)));
+    }
+
+    #[test]
+    fn a_task_that_panics_as_it_is_woken_takes_nobodys_alarm() {
+        struct Bomb;
+        impl std::task::Wake for Bomb {
+            fn wake(self: std::sync::Arc<Self>) {
+                panic!("a task exploded");
+            }
+        }
+        let at = |ms: u64| Instant::now() + Duration::from_millis(ms);
+        let _bomb = Alarm::set(at(10), &Waker::from(std::sync::Arc::new(Bomb)));
+        let (told, tells) = std::sync::mpsc::channel();
+        std::thread::spawn(move || told.send(pollster::block_on(within(at(20), std::future::pending::<()>()))));
+        assert_eq!(tells.recv_timeout(Duration::from_secs(20)), Ok(None));
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Later {
         drop(state);
         self.ended.notify_all();
         if let Some(waker) = waker {
-            waker.wake();
+            pinnace_runtime::wake(waker);
         }
     }
 

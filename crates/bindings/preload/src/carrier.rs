@@ -42,6 +42,8 @@ fn ask(line: fmt::Arguments<'_>) -> Outcome<(c_int, Option<c_int>)> {
     let address = config::companion().ok_or(libc::ENOENT)?;
     let control = sys::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0)?;
     let answer = (|| {
+        // Also where so many wait to be heard by it that there is no room for another.
+        sys::set_option(control, libc::SOL_SOCKET, libc::SO_SNDTIMEO, &PATIENCE)?;
         sys::connect(control, address.bytes())?;
         // Whoever has the name may be anybody: what is ours goes to our own user, or root, alone.
         let peer: libc::ucred = sys::option(control, libc::SOL_SOCKET, libc::SO_PEERCRED)?;

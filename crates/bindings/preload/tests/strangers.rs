@@ -91,6 +91,11 @@ fn signals_do_not_keep_the_companion_from_being_asked() {
     beside_a_companion("interrupted");
 }
 
+#[test]
+fn a_companion_that_hears_nobody_keeps_nobody_waiting() {
+    beside_a_companion("deaf");
+}
+
 /// Runs a case whose way is not the one that its mix would take.
 fn by_tcp(environment: &[(&str, &str)], client_only: bool) {
     let Some(program) = program("streams") else { return };

@@ -1,6 +1,9 @@
 /* Every error, and how it is told; handles; what the statistics say. */
 #include "qbuf_common.h"
 
+#include <stddef.h>
+#include <sys/un.h>
+
 int main(void) {
     struct qb_options options;
     struct qb_stats before, after;
@@ -36,6 +39,25 @@ int main(void) {
         double begin = now();
         FAILS(qb_open(fresh_name("nobody"), &options), ETIMEDOUT);
         CHECK(now() - begin > 0.09 && now() - begin < 10);
+    }
+    {
+        /* Who has the name hears nobody, and as many call as can wait. */
+        const char *name = fresh_name("deaf");
+        struct sockaddr_un taken = {.sun_family = AF_UNIX};
+        int length = snprintf(taken.sun_path + 1, sizeof taken.sun_path - 1, "pinnace-qbuf/%u/%s", geteuid(), name);
+        socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+        int deaf = socket(AF_UNIX, SOCK_STREAM, 0), callers[8], count = 0;
+        double begin = now();
+        CHECK(bind(deaf, (struct sockaddr *)&taken, bytes) == 0 && listen(deaf, 0) == 0);
+        do
+            callers[count] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        while (connect(callers[count++], (struct sockaddr *)&taken, bytes) == 0 && count < 8);
+        CHECK(count < 8 && errno == EAGAIN);
+        FAILS(qb_open(name, &options), ETIMEDOUT);
+        CHECK(now() - begin < 10);
+        while (count > 0)
+            close(callers[--count]);
+        close(deaf);
     }
 
     /* Numbers that are no pools. */

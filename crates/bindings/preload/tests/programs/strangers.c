@@ -528,6 +528,23 @@ static void interrupted(void)
     reap(1);
 }
 
+/* A companion that hears nobody keeps nobody waiting for long: there is TCP. */
+static void deaf(void)
+{
+    struct sockaddr_un name;
+    int control = socket(AF_UNIX, SOCK_SEQPACKET, 0), callers[8], count = 0;
+    socklen_t len = unix_name(&name, getenv("PINNACE_COMPANION"));
+    CHECK(bind(control, (struct sockaddr *)&name, len) == 0 && listen(control, 0) == 0);
+    do
+        callers[count] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
+    while (syscall(SYS_connect, callers[count++], &name, len) == 0 && count < 8);
+    CHECK(count < 8 && errno == EAGAIN);
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(7) };
+    CHECK(inet_pton(AF_INET, "192.0.2.1", &to.sin_addr) == 1);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    CHECK(connect(fd, (struct sockaddr *)&to, sizeof to) == -1 && below(fd) == AF_INET);
+}
+
 /* The end of a stream from another host is an end only if the companion says so; otherwise it has died. */
 static void ends(void)
 {
@@ -662,6 +679,7 @@ static const struct {
     { "ends", ends },
     { "routes", routes },
     { "interrupted", interrupted },
+    { "deaf", deaf },
     { "crowded", crowded },
     { "waiters", waiters },
     { "many", many },

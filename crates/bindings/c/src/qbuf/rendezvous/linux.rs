@@ -12,8 +12,8 @@ use pinnace_qbuf::channel::{Channel, ChannelFds, ChannelOptions, Side};
 use pinnace_qbuf::{Pool, PoolOptions};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg, sockopt,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg, socket_with, sockopt,
 };
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -47,15 +47,15 @@ pub(in crate::qbuf) fn meet(
         return Err(Errno(libc::EINVAL));
     }
     let user = rustix::process::geteuid().as_raw();
-    let address = [format!("pinnace-qbuf/{user}/").as_bytes(), name].concat();
-    let address = SocketAddr::from_abstract_name(address).map_err(|error| Errno::from(&error))?;
+    let whole = [format!("pinnace-qbuf/{user}/").as_bytes(), name].concat();
+    let address = SocketAddr::from_abstract_name(&whole).map_err(|error| Errno::from(&error))?;
     loop {
         match UnixListener::bind_addr(&address) {
             Ok(listener) => return wait_for_peer(&listener, options, slots, deadline),
             Err(error) if error.kind() == ErrorKind::AddrInUse => {}
             Err(error) => return Err(Errno::from(&error)),
         }
-        match UnixStream::connect_addr(&address) {
+        match connect(&whole) {
             Ok(peer) => {
                 if !is_of_user(&peer) {
                     return Err(Errno(libc::EACCES));
@@ -74,6 +74,16 @@ pub(in crate::qbuf) fn meet(
         }
         thread::sleep(LOOK);
     }
+}
+
+/// Connects to who has this name, if he has room for one who is to be heard; does not wait until he has.
+fn connect(name: &[u8]) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
+    let peer = UnixStream::from(socket);
+    peer.set_nonblocking(false)?;
+    Ok(peer)
 }
 
 fn is_of_user(peer: &UnixStream) -> bool {

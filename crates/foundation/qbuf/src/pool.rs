@@ -465,13 +465,14 @@ impl Pool {
     /// assert!(matches!(pool.from_raw((&pool).into()), Err(PoolError::NotInPool)));
     /// ```
     pub fn from_raw<T>(&self, pointer: NonNull<T>) -> Result<Qbuf, PoolError> {
-        self.claim_raw(self.0.block_from(pointer.as_ptr().cast())?, Role::User)
+        let block = self.0.block_from(pointer.as_ptr().cast())?;
+        self.claim_raw(block, self.0.raw_word(block)?, Role::User)
     }
 
-    /// Makes the raw run that starts at `block` a qbuf.
-    pub(crate) fn claim_raw(&self, block: u32, role: Role) -> Result<Qbuf, PoolError> {
+    /// Makes the raw run that starts at `block`, and whose word is `word`, a qbuf. The word was looked at once, so that nobody can
+    /// make the run another one meanwhile.
+    pub(crate) fn claim_raw(&self, block: u32, word: Word, role: Role) -> Result<Qbuf, PoolError> {
         let inner = &*self.0;
-        let word = inner.raw_word(block)?;
         let blocks = word.blocks(block % BLOCKS as u32);
         let shared = inner.word(block).ok_or(PoolError::NotInPool)?;
         if !shared.replace(word.0, Word::owned(role.kind(), blocks, inner.me).0) {
@@ -632,7 +633,7 @@ impl Inner {
 
     /// The word of the raw run of ours that begins at `block`.
     #[inline]
-    fn raw_word(&self, block: u32) -> Result<Word, PoolError> {
+    pub(crate) fn raw_word(&self, block: u32) -> Result<Word, PoolError> {
         if !self.map.is_at_home() {
             return Err(PoolError::Forked);
         }

@@ -10,10 +10,9 @@ use std::ptr::NonNull;
 
 use crate::error::PoolError;
 use crate::layout::BLOCKS;
-use crate::owner::{Kind, Role, Word};
+use crate::owner::{Role, Word};
 use crate::pool::Pool;
 use crate::qbuf::Qbuf;
-use crate::sync::Ordering;
 
 /// The right to wrap buffers of a pool.
 ///
@@ -69,14 +68,14 @@ impl Handle {
         let address = pointer.cast::<u8>();
         let inner = &*self.pool.0;
         let block = inner.block_at(address.as_ptr())?;
-        let (first, blocks) = self.run_around(block).ok_or(PoolError::NotOwner)?;
+        let (first, word) = self.run_around(block)?;
         let begin = inner.map.user_address(first).as_ptr() as usize;
         let skipped = address.as_ptr() as usize - begin;
-        let room = blocks as usize * self.pool.options().block_bytes;
+        let room = word.blocks(first % BLOCKS as u32) as usize * self.pool.options().block_bytes;
         if len > room - skipped {
             return Err(PoolError::NotInPool);
         }
-        let qbuf = self.pool.claim_raw(first, Role::Engine)?;
+        let qbuf = self.pool.claim_raw(first, word, Role::Engine)?;
         Ok(self.wire(qbuf, skipped, len))
     }
 
@@ -87,16 +86,17 @@ impl Handle {
         self.wire(qbuf, 0, len)
     }
 
-    /// The first block and the number of blocks of the raw run of ours that a block is part of.
-    fn run_around(&self, block: u32) -> Option<(u32, u32)> {
-        let inner = &*self.pool.0;
+    /// The first block of the raw run of ours that a block is part of, and its word.
+    fn run_around(&self, block: u32) -> Result<(u32, Word), PoolError> {
         let zone = block - block % BLOCKS as u32;
-        (zone..=block).rev().find_map(|first| {
-            let word = Word(inner.word(first)?.load(Ordering::Acquire));
-            let blocks = word.blocks(first - zone);
-            let is_ours = word == Word::owned(Kind::Raw, blocks, inner.me);
-            (is_ours && block < first + blocks).then_some((first, blocks))
-        })
+        for first in (zone..=block).rev() {
+            match self.pool.0.raw_word(first) {
+                Ok(word) if block < first + word.blocks(first - zone) => return Ok((first, word)),
+                Ok(_) | Err(PoolError::NotOwner) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(PoolError::NotOwner)
     }
 
     fn wire(&self, mut qbuf: Qbuf, skipped: usize, len: usize) -> Wrapped {

@@ -6,12 +6,15 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::PathBuf;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
 use pinnace_qbuf::{Holding, Pool, PoolError, PoolOptions, Qbuf, Role, Transit, Variant};
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 const VARIANTS: [Variant; 2] = [Variant::Locked, Variant::LockFree];
 
@@ -479,6 +482,46 @@ fn the_names_of_the_dead_go_with_the_next_that_is_opened() {
     drop(Pool::open(&name("elsewhere"), &PoolOptions::default()).unwrap());
     assert_eq!(links_of(&name("elsewhere")), 0, "whoever wants the name has it");
     assert_eq!(Pool::open(&name("kept"), &PoolOptions::default()).unwrap().stats().clients, 2);
+}
+
+/// The word of the first block, as another process has it. It stays mapped.
+fn first_word(pool: &Pool) -> &'static AtomicU64 {
+    const AT: usize = 128 + 64 * 1024 + 64;
+    let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+    // SAFETY: a new mapping, of which the file has more, and which nobody unmaps; everybody uses the word as an atomic one.
+    unsafe {
+        let base = mmap(null_mut(), AT + 8, access, kind, pool.fd(), 0).unwrap();
+        &*base.cast::<u8>().add(AT).cast()
+    }
+}
+
+//= B-13 test
+#[test]
+fn a_run_is_wrapped_as_it_was_when_its_word_was_looked_at() {
+    const BLOCKS_OF_RUN: u64 = 63 << 4;
+    let pool = small(Variant::Locked, 1);
+    let (pointer, _) = pool.alloc(10_000).unwrap().into_raw();
+    let (handle, word) = (pool.register(), first_word(&pool));
+    let long = word.load(Ordering::Relaxed);
+    assert_eq!(long & BLOCKS_OF_RUN, 3 << 4);
+    let (over, is_over) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        // Somebody says now this and now that.
+        scope.spawn(move || {
+            while is_over.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                for blocks in [1, 3].repeat(500) {
+                    word.store(long & !BLOCKS_OF_RUN | blocks << 4, Ordering::Relaxed);
+                }
+            }
+        });
+        let _until_then = over;
+        let mut counts = [0; 2];
+        while counts.iter().sum::<u32>() < 1_000_000 || counts.contains(&0) {
+            let wrapped = handle.wrap(pointer, 9_000);
+            counts[usize::from(wrapped.is_ok())] += 1;
+            assert!(wrapped.is_err() || wrapped.is_ok_and(|it| (it.len(), it.blocks()) == (9_000, 3)));
+        }
+    });
 }
 
 //= B-12 test

@@ -42,7 +42,8 @@ pub struct PoolOptions {
     /// Wire all blocks for as long as the pool is attached, where the limit allows.
     pub wired: bool,
     /// For debugging: blocks that the application does not own are inaccessible to it, so that use after passing or
-    /// freeing is a fault and not a riddle. Costs a system call for every allocation, passing and free.
+    /// freeing is a fault and not a riddle. Costs a system call for every allocation, passing and free. Not among processes that do
+    /// not trust each other: one that lies of who has what makes others fault.
     pub guarded: bool,
     /// Use pages of 2 MiB, which the system must have set aside; blocks must be at least as large.
     pub huge_pages: bool,

@@ -51,7 +51,7 @@ impl Default for Limits {
 pub struct DaemonOptions {
     /// The path of its socket; by default [`default_path`](super::default_path).
     pub socket: Option<PathBuf>,
-    /// The pool that it makes.
+    /// The pool that it makes; not a guarded one, which is for processes that believe each other.
     pub pool: PoolOptions,
     /// The permissions of the socket. Others than the daemon's user and root need `group`.
     pub mode: u32,
@@ -83,6 +83,8 @@ impl DaemonOptions {
             "the mode of the socket may not let everybody in: use a group"
         } else if self.mode & 0o070 != 0 && self.group.is_none() {
             "the mode of the socket lets a group in, but no group was named"
+        } else if self.pool.guarded {
+            "the pool of a daemon cannot be guarded: a client that lies of who has what could make others fault"
         } else if !(1..=100).contains(&self.limits.blocks_per_client_percent) {
             "a client's share of the pool is 1 to 100 percent"
         } else if self.limits.clients == 0 || self.limits.clients > 500 {

@@ -25,6 +25,7 @@ pub(crate) fn tests() -> Vec<Named> {
         ("nobody_can_say_that_he_is_another", impostor),
         ("one_who_does_not_say_who_he_is_loses_the_pool", stranger),
         ("one_who_says_that_he_is_a_thousand_keeps_nobody_waiting", thousand_strangers),
+        ("one_who_says_that_the_pool_is_guarded_is_not_believed", guard),
         ("listeners_and_channels_are_limited", limits),
     ]
 }
@@ -338,6 +339,23 @@ fn thousand_strangers() {
     });
     assert!(longest < Duration::from_secs(1), "somebody waited while it worked for {longest:?}");
     drop(pool);
+    assert_well(&mut served);
+}
+
+//= B-13 test
+fn guard() {
+    /// Where the header has the flags of the pool, and which says that it is guarded.
+    const FLAGS_AT: u64 = 24;
+    const GUARDED: u8 = 2;
+    let mut served = Served::start(&[]);
+    let pool = pool_of(&served);
+    let file = File::from(pool.fd().try_clone_to_owned().unwrap());
+    let mut flags = [0];
+    file.read_exact_at(&mut flags, FLAGS_AT).unwrap();
+    file.write_all_at(&[flags[0] | GUARDED], FLAGS_AT).unwrap();
+    assert_eq!(Client::open(&served.socket).unwrap_err().kind(), ErrorKind::InvalidData);
+    file.write_all_at(&flags, FLAGS_AT).unwrap();
+    drop((file, pool));
     assert_well(&mut served);
 }
 

@@ -2,6 +2,7 @@
 
 use crate::parts::{Named, Process, Served, exchange, wait_until};
 use pinnace::daemon::{Client, Daemon, DaemonOptions};
+use pinnace::qmp::PoolOptions;
 use pinnace_qbuf::channel::ChannelError;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ pub(crate) fn tests() -> Vec<Named> {
         ("a_live_socket_is_not_replaced_and_a_stale_one_is", stale),
         ("a_directory_that_others_can_write_to_is_refused", directory),
         ("modes_that_let_everybody_in_are_refused", modes),
+        ("a_pool_in_which_clients_could_make_others_fault_is_refused", guarded),
         ("another_network_namespace_is_refused", namespace),
         ("a_low_port_needs_the_right", low_port),
         ("the_client_of_a_process_is_found_and_found_again", current),
@@ -256,6 +258,14 @@ fn modes() {
         assert_eq!(bind(mode, group).unwrap_err().kind(), ErrorKind::InvalidInput, "{mode:o}");
     }
     drop(bind(0o660, Some(rustix::process::getegid().as_raw())).unwrap());
+}
+
+//= B-13 test
+fn guarded() {
+    let directory = tempfile::tempdir().unwrap();
+    let pool = PoolOptions { guarded: true, ..PoolOptions::default() };
+    let options = DaemonOptions { socket: Some(directory.path().join("d.sock")), pool, ..DaemonOptions::default() };
+    assert_eq!(Daemon::bind(&options).unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
 /// A command that runs this program in a namespace of its own, where that is possible.

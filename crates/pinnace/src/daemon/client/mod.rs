@@ -91,6 +91,11 @@ impl Client {
 
     fn of(connection: Connection, path: &Path) -> io::Result<Self> {
         let pool = Pool::attach(connection.greet()?).map_err(of_pool)?;
+        // No daemon makes one, because of which a client could make others fault: so a client has written that it is.
+        if pool.options().guarded {
+            let why = "somebody has changed what the pool of the daemon is";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
         let client = Self { connection, pool, second: OnceLock::new(), path: path.to_owned() };
         client.attach(&client.pool)?;
         Ok(client)

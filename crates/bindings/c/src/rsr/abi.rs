@@ -160,7 +160,7 @@ pub unsafe extern "C" fn rsr_endpoint_open(
 pub unsafe extern "C" fn rsr_endpoint_set_handler(endpoint: *mut rsr_endpoint_t, handler: rsr_handler) -> c_int {
     guard(-1, || {
         // SAFETY: C promises an open endpoint.
-        let endpoint = unsafe { some(endpoint)? };
+        let endpoint = unsafe { shared(endpoint)? };
         let runner = Runner::of(&handler)?;
         endpoint.endpoint.set_handler(handler.id, move |request| runner.run(request));
         Ok(0)
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn rsr_endpoint_set_handler(endpoint: *mut rsr_endpoint_t,
 pub unsafe extern "C" fn rsr_endpoint_startpoint(endpoint: *const rsr_endpoint_t) -> *mut rsr_startpoint_t {
     guard(std::ptr::null_mut(), || {
         // SAFETY: C promises an open endpoint.
-        let endpoint = unsafe { some(endpoint.cast_mut())? };
+        let endpoint = unsafe { shared(endpoint)? };
         Ok(boxed(endpoint.endpoint.startpoint().clone()))
     })
 }
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn rsr_endpoint_startpoint(endpoint: *const rsr_endpoint_t
 pub unsafe extern "C" fn rsr_endpoint_counter(endpoint: *const rsr_endpoint_t, name: *const c_char) -> i64 {
     guard(-1, || {
         // SAFETY: C promises an open endpoint, and a string.
-        let (endpoint, name) = unsafe { (some(endpoint.cast_mut())?, text(name)?) };
+        let (endpoint, name) = unsafe { (shared(endpoint)?, text(name)?) };
         let value = endpoint.endpoint.counters().value(name).ok_or(Errno(libc::ENOENT))?;
         Ok(i64::try_from(value).unwrap_or(i64::MAX))
     })
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn rsr_startpoint_to_string(
     size: usize,
 ) -> c_int {
     // SAFETY: C promises a startpoint, and `size` bytes.
-    unsafe { told_text(string, size, || Ok(some(startpoint.cast_mut())?.startpoint.to_string())) }
+    unsafe { told_text(string, size, || Ok(shared(startpoint)?.startpoint.to_string())) }
 }
 
 /// The same endpoint, reached by this method and no other. Returns NULL if the startpoint does not list it
@@ -232,7 +232,7 @@ pub unsafe extern "C" fn rsr_startpoint_via(
 ) -> *mut rsr_startpoint_t {
     guard(std::ptr::null_mut(), || {
         // SAFETY: C promises a startpoint, and a string.
-        let (startpoint, method) = unsafe { (some(startpoint.cast_mut())?, text(method)?) };
+        let (startpoint, method) = unsafe { (shared(startpoint)?, text(method)?) };
         Ok(boxed(startpoint.startpoint.via(method)?))
     })
 }
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn rsr_startpoint_via(
 pub unsafe extern "C" fn rsr_startpoint_copy(startpoint: *const rsr_startpoint_t) -> *mut rsr_startpoint_t {
     guard(std::ptr::null_mut(), || {
         // SAFETY: C promises a startpoint.
-        Ok(boxed(unsafe { some(startpoint.cast_mut())? }.startpoint.clone()))
+        Ok(boxed(unsafe { shared(startpoint)? }.startpoint.clone()))
     })
 }
 
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn rsr_send(
 ) -> c_int {
     guard(-1, || {
         // SAFETY: C promises a startpoint, and a buffer.
-        let (startpoint, buffer) = unsafe { (some(startpoint.cast_mut())?, some(buffer)?) };
+        let (startpoint, buffer) = unsafe { (shared(startpoint)?, some(buffer)?) };
         if let Some((from, _)) = buffer.critical {
             let end = buffer.buffer.len();
             buffer.buffer.mark_critical(from..end);
@@ -289,21 +289,21 @@ pub extern "C" fn rsr_error() -> *const c_char {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsr_request_handler(request: *const rsr_request_t) -> u16 {
     // SAFETY: C promises a request.
-    guard(0, || Ok(unsafe { some(request.cast_mut())? }.request.handler()))
+    guard(0, || Ok(unsafe { shared(request)? }.request.handler()))
 }
 
 /// Who sent it, as the method writes it. Nobody vouches for it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsr_request_source(request: *const rsr_request_t) -> *const c_char {
     // SAFETY: C promises a request.
-    guard(std::ptr::null(), || Ok(unsafe { some(request.cast_mut())? }.source.as_ptr()))
+    guard(std::ptr::null(), || Ok(unsafe { shared(request)? }.source.as_ptr()))
 }
 
 /// The method that brought it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsr_request_method(request: *const rsr_request_t) -> *const c_char {
     // SAFETY: C promises a request.
-    guard(std::ptr::null(), || Ok(unsafe { some(request.cast_mut())? }.method.as_ptr()))
+    guard(std::ptr::null(), || Ok(unsafe { shared(request)? }.method.as_ptr()))
 }
 
 /// All bytes of a request, and how many: the values as they were put, in the sender's byte order. Those in holes mean
@@ -312,7 +312,7 @@ pub unsafe extern "C" fn rsr_request_method(request: *const rsr_request_t) -> *c
 pub unsafe extern "C" fn rsr_request_payload(request: *const rsr_request_t, size: *mut usize) -> *const c_void {
     guard(std::ptr::null(), || {
         // SAFETY: C promises a request, and a place for the size, or none.
-        let payload = unsafe { some(request.cast_mut())? }.request.payload();
+        let payload = unsafe { shared(request)? }.request.payload();
         // SAFETY: as above.
         unsafe { give(size, payload.len()) };
         Ok(payload.as_ptr().cast())
@@ -324,7 +324,7 @@ pub unsafe extern "C" fn rsr_request_payload(request: *const rsr_request_t, size
 pub unsafe extern "C" fn rsr_request_holes(request: *const rsr_request_t, holes: *mut *const rsr_range) -> usize {
     guard(0, || {
         // SAFETY: C promises a request, and a place for the holes, or none.
-        let request = unsafe { some(request.cast_mut())? };
+        let request = unsafe { shared(request)? };
         // SAFETY: as above.
         unsafe { give(holes, request.holes.as_ptr()) };
         Ok(request.holes.len())
@@ -337,7 +337,7 @@ pub unsafe extern "C" fn rsr_request_holes(request: *const rsr_request_t, holes:
 pub unsafe extern "C" fn rsr_request_lost(request: *const rsr_request_t, holes: *mut *const rsr_range) -> usize {
     guard(0, || {
         // SAFETY: C promises a request, and a place for the holes, or none.
-        let request = unsafe { some(request.cast_mut())? };
+        let request = unsafe { shared(request)? };
         // SAFETY: as above.
         unsafe { give(holes, request.lost.as_ptr()) };
         Ok(request.lost.len())
@@ -348,18 +348,31 @@ pub unsafe extern "C" fn rsr_request_lost(request: *const rsr_request_t, holes: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsr_request_remaining(request: *const rsr_request_t) -> usize {
     // SAFETY: C promises a request.
-    guard(0, || Ok(unsafe { some(request.cast_mut())? }.reader().remaining()))
+    guard(0, || Ok(unsafe { shared(request)? }.reader().remaining()))
 }
 
 fn boxed(startpoint: Startpoint) -> *mut rsr_startpoint_t {
     Box::into_raw(Box::new(rsr_startpoint { startpoint }))
 }
 
-/// What a pointer points to.
+/// What a pointer points to, to be changed.
 ///
 /// # Safety
 /// It is null, or points to a live one, that nobody else uses meanwhile.
 pub(super) unsafe fn some<'a, T>(pointer: *mut T) -> Result<&'a mut T, Failure> {
     // SAFETY: the caller's promise.
-    unsafe { pointer.as_mut() }.ok_or_else(|| Failure::new(libc::EINVAL, "an argument is NULL that must not be"))
+    unsafe { pointer.as_mut() }.ok_or_else(missing)
+}
+
+/// What a pointer points to, also of several threads at once.
+///
+/// # Safety
+/// It is null, or points to a live one, that nobody changes meanwhile.
+pub(super) unsafe fn shared<'a, T>(pointer: *const T) -> Result<&'a T, Failure> {
+    // SAFETY: the caller's promise.
+    unsafe { pointer.as_ref() }.ok_or_else(missing)
+}
+
+fn missing() -> Failure {
+    Failure::new(libc::EINVAL, "an argument is NULL that must not be")
 }

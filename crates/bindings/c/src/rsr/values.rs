@@ -2,7 +2,7 @@
 #![allow(clippy::missing_safety_doc, reason = "the comments are written for C, where nothing is safe")]
 
 use super::abi::{
-    give, rsr_buffer, rsr_buffer_t, rsr_range, rsr_request_t, rsr_startpoint, rsr_startpoint_t, some, text,
+    give, rsr_buffer, rsr_buffer_t, rsr_range, rsr_request_t, rsr_startpoint, rsr_startpoint_t, shared, some, text,
 };
 use super::{Failure, guard};
 use crate::errors::{Errno, NO_DATA};
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn rsr_buffer_clear(buffer: *mut rsr_buffer_t) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsr_buffer_size(buffer: *const rsr_buffer_t) -> usize {
     // SAFETY: C promises a buffer.
-    guard(0, || Ok(unsafe { some(buffer.cast_mut())? }.buffer.len()))
+    guard(0, || Ok(unsafe { shared(buffer)? }.buffer.len()))
 }
 
 /// Lets the method lose up to `percent` of what is not critical, and no more than `run_bytes` of it in a row. At first,
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn rsr_buffer_put_startpoint(
 ) -> c_int {
     guard(-1, || {
         // SAFETY: C promises a buffer, and a startpoint.
-        let (buffer, startpoint) = unsafe { (some(buffer)?, some(startpoint.cast_mut())?) };
+        let (buffer, startpoint) = unsafe { (some(buffer)?, shared(startpoint)?) };
         buffer.buffer.put_startpoint(&startpoint.startpoint);
         Ok(0)
     })

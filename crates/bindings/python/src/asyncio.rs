@@ -257,7 +257,9 @@ impl Operation {
 impl Operation {
     /// Says which future of the loop's is to end when this may have come further.
     fn wakes(&self, py: Python<'_>, future: Py<PyAny>) -> PyResult<()> {
-        *lock(&self.0.get(py)?.promise) = Some(future);
+        // What it replaces is dropped when the lock is not held any more: that may run Python's code.
+        let before = lock(&self.0.get(py)?.promise).replace(future);
+        drop(before);
         Ok(())
     }
 
@@ -274,7 +276,8 @@ impl Operation {
     /// Nobody waits any more.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         let task = self.0.get(py)?;
-        drop(lock(&task.promise).take());
+        let promise = lock(&task.promise).take();
+        drop(promise);
         buffer::detached(py, || drop(lock(&task.work).take()));
         Ok(())
     }

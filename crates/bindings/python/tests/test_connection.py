@@ -471,6 +471,37 @@ print("done")
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
+def test_several_threads_may_be_told_that_a_message_did_not_arrive():
+    program = """
+import threading, time, pinnace, pinnace.errors
+class Slow(pinnace.Error):
+    def __init__(self, *arguments):
+        # Whatever of Python's runs where an exception is made may let other threads run.
+        time.sleep(0.3)
+        super().__init__(*arguments)
+for name in "LostError", "ClosedError", "DeliveryError":
+    setattr(pinnace.errors, name, Slow)
+listener = pinnace.listen("127.0.0.1:0")
+connection = pinnace.connect(listener.address)
+delivery = connection.send(bytes(64 << 20))
+connection.abort()
+told = []
+def wait():
+    try:
+        delivery.wait(20)
+    except Slow as error:
+        told.append(error)
+threads = [threading.Thread(target=wait) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(len(told))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "3\n", done
+
+
 def test_a_peer_that_was_killed_is_an_error():
     program = """
 import sys, pinnace

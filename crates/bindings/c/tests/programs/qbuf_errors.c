@@ -2,7 +2,12 @@
 #include "qbuf_common.h"
 
 #include <stddef.h>
+#include <sys/time.h>
 #include <sys/un.h>
+
+static void nothing(int number) {
+    (void)number;
+}
 
 int main(void) {
     struct qb_options options;
@@ -58,6 +63,22 @@ int main(void) {
         while (count > 0)
             close(callers[--count]);
         close(deaf);
+    }
+    {
+        /* Who has the name says nothing, and signals come: they are no error. */
+        const char *name = fresh_name("silent");
+        struct sockaddr_un taken = {.sun_family = AF_UNIX};
+        int length = snprintf(taken.sun_path + 1, sizeof taken.sun_path - 1, "pinnace-qbuf/%u/%s", geteuid(), name);
+        struct sigaction action = {.sa_handler = nothing}, before;
+        struct itimerval often = {{0, 20000}, {0, 20000}}, never = {{0, 0}, {0, 0}};
+        int silent = socket(AF_UNIX, SOCK_STREAM, 0);
+        CHECK(bind(silent, (struct sockaddr *)&taken,
+                   (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) == 0);
+        CHECK(listen(silent, 100) == 0 && sigaction(SIGALRM, &action, &before) == 0);
+        CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+        FAILS(qb_open(name, &options), ETIMEDOUT);
+        CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0 && sigaction(SIGALRM, &before, NULL) == 0);
+        close(silent);
     }
 
     /* Numbers that are no pools. */

@@ -158,7 +158,7 @@ fn give(mut peer: &UnixStream, pool: &Pool, fds: &ChannelFds) -> io::Result<()> 
     if answer == [THANKS] { Ok(()) } else { Err(ErrorKind::InvalidData.into()) }
 }
 
-/// The second: takes the pool and the channel. `None`: the other has hung up.
+/// The second: takes the pool and the channel. `None`: the other has hung up, or a signal came while it was waited for.
 //= B-13
 fn call(mut peer: &UnixStream) -> Result<Option<(Pool, Channel)>, Errno> {
     let system = |error: io::Error| Errno::from(&error);
@@ -168,7 +168,7 @@ fn call(mut peer: &UnixStream) -> Result<Option<(Pool, Channel)>, Errno> {
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = match recvmsg(peer, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC) {
         Ok(received) => received,
-        Err(rustix::io::Errno::CONNRESET) => return Ok(None),
+        Err(rustix::io::Errno::CONNRESET | rustix::io::Errno::INTR) => return Ok(None),
         // Somebody is there, but says nothing.
         Err(rustix::io::Errno::AGAIN) => return Err(Errno(libc::ETIMEDOUT)),
         Err(error) => return Err(Errno(error.raw_os_error())),

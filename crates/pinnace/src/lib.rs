@@ -57,7 +57,7 @@ pub use fault::incomplete_capture;
 use fault::{faulty, wrapped};
 pub use message::Message;
 pub use network::resolve_peer;
-pub use pinnace_core::ControllerKind;
+pub use pinnace_core::{ControllerKind, UnknownController};
 pub use pinnace_link as link;
 pub use pinnace_runtime::{EndpointError, Idle};
 pub use service::Service;

@@ -79,7 +79,7 @@
 /** The version of this header; pinnace_version says that of the library. */
 #define PINNACE_VERSION "0.1.0"
 /** Nothing but defaults: struct pinnace_options options = PINNACE_OPTIONS_INIT; */
-#define PINNACE_OPTIONS_INIT {sizeof(struct pinnace_options), NULL, NULL, 0, 0, 0, 0, 0, 0}
+#define PINNACE_OPTIONS_INIT {sizeof(struct pinnace_options), NULL, NULL, 0, 0, 0, 0, 0, 0, NULL}
 /** Nothing differs, and nobody is told. */
 #define PINNACE_SEND_OPTIONS_INIT {sizeof(struct pinnace_send_options), 0, 0, 0, NULL, 0, 0, 0, NULL, NULL}
 /** Nothing is told yet. */
@@ -187,6 +187,11 @@ struct pinnace_options {
      * 0: as long as it takes, which is some 7 seconds where nobody answers.
      */
     unsigned int connect_timeout_ms;
+    /**
+     * What bounds the bytes in transit: "fixed", "fixed:BYTES", "cubic", "bbr", or, over a path that loses a fifth and more by
+     * itself, "bbr:1%" to "bbr:50%": up to how much. NULL: what the path needs, "bbr" but on this host and on clusters.
+     */
+    const char *congestion;
 };
 
 /**

@@ -6,7 +6,7 @@ use crate::{buffer, errors, explain, service, wait};
 use pinnace::a1::SlowSink;
 use pinnace::link::FaultOptions;
 use pinnace::service::Service;
-use pinnace::{Endpoint, EndpointOptions, Error, Idle};
+use pinnace::{Endpoint, EndpointOptions, Error, Idle, UnknownController};
 use pyo3::exceptions::{PyStopIteration, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -54,6 +54,10 @@ pub(crate) fn options(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Endpoint
                 options.backlog = value.extract().map_err(wrong)?;
             }
             "idle" => options.idle = idle(&value)?,
+            "congestion" => {
+                let wrong = |error: UnknownController| PyValueError::new_err(error.to_string());
+                options.congestion = Some(value.extract::<String>()?.parse().map_err(wrong)?);
+            }
             "fault" => options.fault = Some(fault(&value)?),
             "slow_receiver" => options.slow_receiver = slow_receiver(&value)?,
             other => return Err(PyTypeError::new_err(format!("`{other}` is no setting: {SETTINGS}"))),
@@ -63,8 +67,7 @@ pub(crate) fn options(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Endpoint
     Ok(options)
 }
 
-const SETTINGS: &str =
-    "there are method, exclude, peer_timeout, connect_timeout, longest_message, backlog, idle, slow_receiver and fault";
+const SETTINGS: &str = "there are method, exclude, peer_timeout, connect_timeout, longest_message, backlog, idle, congestion, slow_receiver and fault";
 
 /// What is done about one receiver of several that holds up the others.
 fn slow_receiver(value: &Bound<'_, PyAny>) -> PyResult<SlowSink> {
@@ -236,8 +239,9 @@ impl Listener {
 /// `service` is what is accepted at most: larger messages and higher rates are refused; what it does not say is not limited.
 /// Settings: `method` (only this one), `exclude` (none of these), `peer_timeout` (seconds until a silent peer counts as gone, 10),
 /// `longest_message` (bytes that are received at most, 1 GiB), `backlog` (who waits to be accepted at most, 128), `idle`
-/// (what a waiting thread does: `"block"`, `"adaptive"`, `"spin"`, or the seconds to spin before it blocks), `fault` (what goes
-/// wrong on purpose, to test a program under loss: `{"loss": 0.05, "duplication": 0.01, "reordering": 0.01}`).
+/// (what a waiting thread does: `"block"`, `"adaptive"`, `"spin"`, or the seconds to spin before it blocks), `congestion` (what
+/// bounds the bytes in transit: `"fixed"`, `"cubic"`, `"bbr"`, or `"bbr:30%"` over a path that loses up to 30 % by itself), `fault`
+/// (what goes wrong on purpose, to test a program under loss: `{"loss": 0.05, "duplication": 0.01, "reordering": 0.01}`).
 ///
 /// >>> import pinnace
 /// >>> listener = pinnace.listen(("127.0.0.1", 0), "largest=1MiB", peer_timeout=5)

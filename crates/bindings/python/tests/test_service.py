@@ -54,6 +54,10 @@ def test_what_is_no_service_says_why():
         pinnace.connect("127.0.0.1:9", "loss=")
     with pytest.raises(TypeError):
         pinnace.connect(9)
+    for congestion in "reno", "bbr:51%":
+        with pytest.raises(ValueError, match="a congestion controller is one of"):
+            pinnace.listen("127.0.0.1:0", congestion=congestion)
+    pinnace.listen("127.0.0.1:0", congestion="bbr:30%").close()
     for backlog in -1, 1.5, "many":
         with pytest.raises(ValueError, match="backlog is how many"):
             pinnace.listen("127.0.0.1:0", backlog=backlog)

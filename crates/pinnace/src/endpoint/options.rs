@@ -6,7 +6,7 @@ use crate::network::deadline;
 use crate::rendezvous::is_duplex;
 use crate::service::{Selection, Service};
 use crate::zcrp::Profile;
-use crate::{Idle, a1, qmp, vrp, xtp, zcrp};
+use crate::{ControllerKind, Idle, a1, qmp, vrp, xtp, zcrp};
 use pinnace_link::{FaultOptions, UdpOptions};
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,15 @@ pub struct EndpointOptions {
     /// What a source with several receivers ([`Endpoint::connect_all`](super::Endpoint::connect_all)) does about one that
     /// has no room for a message while others have: unless said, it is cut off after two seconds.
     pub slow_receiver: SlowSink,
+    /// What bounds the bytes in transit. `None`: what the path needs, which is [`ControllerKind::Bbr`] but on this host and on
+    /// clusters. Of a path that loses a fifth and more by itself both ends that send should say so:
+    ///
+    /// ```
+    /// use pinnace::{ControllerKind, EndpointOptions};
+    /// let congestion = Some(ControllerKind::LossyBbr { percent: 30 });
+    /// let options = EndpointOptions { congestion, ..EndpointOptions::default() };
+    /// ```
+    pub congestion: Option<ControllerKind>,
     /// Whether background threads keep the protocols going while no thread waits.
     pub worker: bool,
     /// The sockets' own settings.
@@ -75,6 +84,7 @@ impl Default for EndpointOptions {
             longest_message: 1 << 30,
             backlog: 128,
             slow_receiver: SlowSink::Drop { patience: Duration::from_secs(2) },
+            congestion: None,
             worker: true,
             udp: UdpOptions::default(),
             fault: None,
@@ -110,6 +120,7 @@ impl EndpointOptions {
         xtp::Options {
             profile: profile(is_ours),
             longest_message: self.longest_message,
+            congestion: self.congestion,
             idle: self.idle,
             worker: self.worker,
             udp: self.udp.clone(),
@@ -124,6 +135,7 @@ impl EndpointOptions {
             same_host: false,
             network: profile(is_ours),
             peer_timeout: Some(self.peer_timeout),
+            congestion: self.congestion,
             idle: self.idle,
             worker: self.worker,
             udp: self.udp.clone(),
@@ -136,6 +148,7 @@ impl EndpointOptions {
         zcrp::Options {
             profile: profile(is_ours),
             peer_timeout: self.peer_timeout,
+            congestion: self.congestion,
             idle: self.idle,
             worker: self.worker,
             udp: UdpOptions { ecn: false, local_address: false, ..self.udp.clone() },
@@ -151,6 +164,7 @@ impl EndpointOptions {
             multicast: options.multicast.filter(|_| joins),
             profile: profile(is_ours),
             silence: self.peer_timeout,
+            congestion: self.congestion,
             idle: self.idle,
             worker: self.worker,
             udp: self.udp.clone(),
@@ -166,11 +180,32 @@ impl EndpointOptions {
             // Somebody has to be awake for that.
             keep_alive: (!is_duplex(service) && self.worker).then(|| SIGN_OF_LIFE.min(self.peer_timeout / 4)),
             life_timeout: self.peer_timeout,
+            congestion: self.congestion,
             idle: self.idle,
             worker: self.worker,
             udp: self.udp.clone(),
             fault: self.next_fault(),
             ..vrp::Options::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_method_takes_the_congestion_control_that_was_said() {
+        for congestion in [None, Some(ControllerKind::LossyBbr { percent: 30 })] {
+            let options = EndpointOptions { congestion, ..EndpointOptions::default() };
+            let taken = [
+                options.xtp(false).congestion,
+                options.qmp(false).congestion,
+                options.zcrp(false).congestion,
+                options.vrp(false, &Service::new()).congestion,
+                options.a1(false, false).congestion,
+            ];
+            assert_eq!(taken, [congestion; 5]);
         }
     }
 }

@@ -296,6 +296,11 @@ unsafe fn options_of(options: *const pinnace_options) -> Result<EndpointOptions,
     result.selection.forced = force.map(method).transpose()?;
     let excluded = exclude.unwrap_or_default().split(',').filter(|name| !name.trim().is_empty());
     result.selection.excluded = excluded.map(method).collect::<Result<_, _>>()?;
+    // SAFETY: as above.
+    if let Some(name) = unsafe { optional(options.congestion)? } {
+        let control = name.parse().map_err(|why| Failure::new(libc::EINVAL, format!("`{name}`: {why}")));
+        result.congestion = Some(control?);
+    }
     if options.longest_message != 0 {
         result.longest_message = options.longest_message;
     }

@@ -103,6 +103,12 @@ static void beginnings(void) {
     later.options.size = offsetof(struct pinnace_options, slow_receiver_ms);
     endpoint = pinnace_endpoint_open(NULL, &later.options);
     CHECK(endpoint != NULL && pinnace_endpoint_close(endpoint) == 0);
+    struct pinnace_options control = PINNACE_OPTIONS_INIT;
+    control.congestion = "bbr:51%";
+    FAILS(pinnace_endpoint_open(NULL, &control) != NULL, EINVAL, "`bbr:51%`: a congestion controller is one of");
+    control.congestion = "bbr:50%";
+    endpoint = pinnace_endpoint_open(NULL, &control);
+    CHECK(endpoint != NULL && pinnace_endpoint_close(endpoint) == 0);
 
     FAILS(pinnace_listen(NULL, NULL) != NULL, EINVAL, "address is NULL");
     FAILS(pinnace_connect(NULL) != NULL, EINVAL, "peer is NULL");

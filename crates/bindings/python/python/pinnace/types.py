@@ -114,6 +114,7 @@ class Settings(TypedDict, total=False):
     longest_message: Size | None
     backlog: int | None
     idle: Literal["block", "adaptive", "spin"] | float | None
+    congestion: str | None
     fault: Fault | None
     slow_receiver: Literal["skip", "wait"] | float | None
 

@@ -131,7 +131,8 @@ fn wrong_arguments_are_explained() {
         (["--size", "1GiB"], "at most 2 GiB"),
         (["--until", "0"], "expected seconds"),
         (["--unit", "20"], "29..=65507"),
-        (["--congestion", "vegas"], "fixed, cubic, bbr"),
+        (["--congestion", "vegas"], "choose bbr, bbr:30%"),
+        (["--congestion", "bbr:60%"], "1 % to 50 %"),
         (["--protocol", "vrp"], "`pinnace experiment e-v4` simulates VRP"),
         (["--protocol", "qmp"], "`pinnace wan`"),
     ] {

@@ -188,8 +188,7 @@ struct pinnace_options {
      */
     unsigned int connect_timeout_ms;
     /**
-     * What bounds the bytes in transit: "fixed", "fixed:BYTES", "cubic", "bbr", or, over a path that loses a fifth and more by
-     * itself, "bbr:1%" to "bbr:50%": up to how much. NULL: what the path needs, "bbr" but on this host and on clusters.
+     * What bounds the bytes in transit: "bbr", "bbr:30%" (the path itself loses up to 30 %), "cubic", "fixed". NULL: by the path.
      */
     const char *congestion;
 };

@@ -86,8 +86,7 @@ pub struct pinnace_options {
     /// How long pinnace_endpoint_connect and pinnace_endpoint_connect_all may take, in milliseconds, without the resolving of names.
     /// 0: as long as it takes, which is some 7 seconds where nobody answers.
     pub connect_timeout_ms: c_uint,
-    /// What bounds the bytes in transit: "fixed", "fixed:BYTES", "cubic", "bbr", or, over a path that loses a fifth and more by
-    /// itself, "bbr:1%" to "bbr:50%": up to how much. NULL: what the path needs, "bbr" but on this host and on clusters.
+    /// What bounds the bytes in transit: "bbr", "bbr:30%" (the path itself loses up to 30 %), "cubic", "fixed". NULL: by the path.
     pub congestion: *const c_char,
 }
 

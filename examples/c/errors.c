@@ -50,7 +50,7 @@ int main(void) {
     FAILS(zcrp_set("speed", 1), ENOENT);
     FAILS(zcrp_set("unit_bytes", 28), EINVAL);
     FAILS(zcrp_set("unit_bytes", 65508), EINVAL);
-    FAILS(zcrp_set("congestion_bbr", 2), EINVAL);
+    FAILS(zcrp_set("congestion_bbr", 51), EINVAL);
     FAILS(zcrp_get("speed") != -1, ENOENT);
     FAILS(zcrp_get(NULL) != -1, EINVAL);
     CHECK(zcrp_get("unit_bytes") == 0 && zcrp_set("unit_bytes", 1000) == 1 && zcrp_get("unit_bytes") == 1000);

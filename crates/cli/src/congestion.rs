@@ -1,6 +1,7 @@
 //! What bounds the bytes in transit, as the commands name it.
 
 use crate::units;
+use clap::Args;
 use pinnace::ControllerKind;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
@@ -10,6 +11,22 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct Congestion(pub(crate) ControllerKind);
+
+/// The option of whoever sends.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Control {
+    /// What bounds the bytes in transit: fixed, fixed:4MiB, cubic, bbr, or bbr:30% over a path that loses up to 30 % by
+    /// itself [default: fixed on loopback and closed networks, otherwise bbr]
+    #[arg(long, value_name = "CONTROL")]
+    congestion: Option<Congestion>,
+}
+
+impl Control {
+    /// What was said.
+    pub(crate) fn kind(&self) -> Option<ControllerKind> {
+        self.congestion.map(Into::into)
+    }
+}
 
 impl FromStr for Congestion {
     type Err = String;

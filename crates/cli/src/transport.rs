@@ -1,7 +1,7 @@
 //! What every subcommand that talks to a peer shares: the transport's options, waiting, and what its errors mean to the user.
 
 use crate::bare::seconds;
-use crate::congestion::Congestion;
+use crate::congestion::Control;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::thread;
@@ -44,10 +44,8 @@ pub(crate) struct Pace {
     /// Never send faster, and leave the rest of the line to others: 20mbit
     #[arg(long, value_name = "RATE", value_parser = units::bit_rate)]
     pub(crate) rate: Option<u64>,
-    /// What bounds the bytes in transit: fixed, fixed:4MiB, cubic, bbr, or bbr:30% over a path that loses up to 30 % by
-    /// itself [default: fixed on loopback and closed networks, otherwise bbr]
-    #[arg(long, value_name = "CONTROL")]
-    congestion: Option<Congestion>,
+    #[command(flatten)]
+    congestion: Control,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -76,11 +74,7 @@ impl Transport {
 
     /// The same, for whoever sends at this pace.
     pub(crate) fn options_of_sender(&self, pace: &Pace) -> Options {
-        Options {
-            rate: pace.rate.map(|bits| bits.div_ceil(8)),
-            congestion: pace.congestion.map(Into::into),
-            ..self.options()
-        }
+        Options { rate: pace.rate.map(|bits| bits.div_ceil(8)), congestion: pace.congestion.kind(), ..self.options() }
     }
 
     /// Whether every datagram is written to a file.

@@ -1,7 +1,7 @@
 //! What both ends of A1 can be told on the command line: here, in `pinnace cast` and `tune`, and in `pinnace perf`.
 
 use crate::bare::seconds;
-use crate::congestion::Congestion;
+use crate::congestion::Control;
 use crate::exit::Error;
 use crate::waiting::Waiting;
 use crate::{transport, units};
@@ -130,10 +130,8 @@ fn message_bytes(bytes: u64) -> Result<u32, Error> {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Transport")]
 pub(crate) struct Transport {
-    /// What bounds the bytes in transit: fixed, fixed:4MiB, cubic, bbr, or bbr:30% over a path that loses up to 30 % by
-    /// itself [default: fixed on loopback and closed networks, otherwise bbr]
-    #[arg(long, value_name = "CONTROL")]
-    congestion: Option<Congestion>,
+    #[command(flatten)]
+    congestion: Control,
     /// A peer that is silent for so long is gone: seconds, or 500ms
     #[arg(long, value_name = "TIME", default_value = "10", value_parser = seconds)]
     pub(crate) timeout: Duration,
@@ -147,7 +145,7 @@ pub(crate) struct Transport {
 impl Transport {
     pub(crate) fn options(&self) -> Options {
         Options {
-            congestion: self.congestion.map(Into::into),
+            congestion: self.congestion.kind(),
             idle: self.waiting.idle(),
             udp: self.waiting.udp(),
             silence: self.timeout,

@@ -11,7 +11,7 @@ mod serving;
 mod target;
 mod told;
 
-use crate::congestion::Congestion;
+use crate::congestion::Control;
 use crate::exit::Error;
 use crate::explain;
 use crate::interrupt;
@@ -106,10 +106,8 @@ struct Common {
     /// A peer that is silent for so long is gone: seconds, or 500ms
     #[arg(long, value_name = "TIME", default_value = "10", value_parser = bare::seconds)]
     timeout: Duration,
-    /// What bounds the bytes in transit: fixed, fixed:4MiB, cubic, bbr, or bbr:30% over a path that loses up to 30 % by
-    /// itself [default: fixed on loopback and closed networks, otherwise bbr]
-    #[arg(long, value_name = "CONTROL")]
-    congestion: Option<Congestion>,
+    #[command(flatten)]
+    congestion: Control,
     /// Write what happens to this file, one JSON object a line
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -131,7 +129,7 @@ impl Common {
             selection: self.selection(),
             peer_timeout: self.timeout,
             longest_message: LONGEST,
-            congestion: self.congestion.map(Into::into),
+            congestion: self.congestion.kind(),
             ..EndpointOptions::default()
         }
     }

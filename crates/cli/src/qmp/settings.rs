@@ -1,7 +1,7 @@
 //! What both ends of QMP can be told on the command line, here and in `pinnace perf`.
 
 use crate::bare::seconds;
-use crate::congestion::Congestion;
+use crate::congestion::Control;
 use crate::exit::{Error, advice};
 use crate::units;
 use crate::waiting::Waiting;
@@ -136,10 +136,8 @@ pub(super) struct Transport {
     /// How far the peer may send ahead of us, and how much is queued to it [default: 256 KiB, on loopback more]
     #[arg(long, value_name = "BYTES", value_parser = units::window)]
     window: Option<u32>,
-    /// What bounds the bytes in transit: fixed, fixed:4MiB, cubic, bbr, or bbr:30% over a path that loses up to 30 % by
-    /// itself [default: fixed on loopback and closed networks, otherwise bbr]
-    #[arg(long, value_name = "CONTROL")]
-    congestion: Option<Congestion>,
+    #[command(flatten)]
+    congestion: Control,
     /// A peer that is silent for so long is gone: seconds, or 500ms
     #[arg(long, value_name = "TIME", default_value = "10", value_parser = seconds)]
     pub(super) timeout: Duration,
@@ -154,7 +152,7 @@ impl Transport {
     pub(super) fn options(&self) -> Options {
         self.wire.apply(Options {
             window_bytes: self.window,
-            congestion: self.congestion.map(Into::into),
+            congestion: self.congestion.kind(),
             peer_timeout: Some(self.timeout),
             idle: self.waiting.idle(),
             udp: self.waiting.udp(),

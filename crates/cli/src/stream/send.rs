@@ -7,7 +7,7 @@ use super::tally::{Ages, Losses, of};
 use super::tcp;
 use super::words::{self, both, take};
 use crate::bare::Presence;
-use crate::congestion::Congestion;
+use crate::congestion::Control;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
@@ -112,10 +112,8 @@ struct Transport {
     /// Never send faster, like 500mbit
     #[arg(long, value_name = "RATE", value_parser = units::bit_rate)]
     rate: Option<u64>,
-    /// What bounds the bytes in transit: fixed, fixed:4MiB, cubic, bbr, or bbr:30% over a path that loses up to 30 % by
-    /// itself [default: fixed on loopback, otherwise bbr]
-    #[arg(long, value_name = "CONTROL")]
-    congestion: Option<Congestion>,
+    #[command(flatten)]
+    congestion: Control,
     /// A receiver that is silent for so long is gone
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = crate::bare::seconds)]
     timeout: Duration,
@@ -185,7 +183,7 @@ impl Args {
         if self.over != Carrier::Vrp {
             let Transport { packet, window, rate, congestion, .. } = &self.transport;
             let only_vrp = loss_rate.is_some() || give_up.is_some() || packet.is_some() || window.is_some();
-            if only_vrp || rate.is_some() || congestion.is_some() {
+            if only_vrp || rate.is_some() || congestion.kind().is_some() {
                 return Err(Error::usage(format!(
                     "--over {}: TCP knows no contract, and the kernel does its sending; leave out --loss-rate, --give-up, \
                      --packet, --window, --rate and --congestion",
@@ -214,7 +212,7 @@ impl Args {
         let Transport { packet, window, rate, congestion, timeout, path } = self.transport;
         let options = vrp::Options {
             rate: rate.map(|bits| (bits / 8).max(1)),
-            congestion: congestion.map(Into::into),
+            congestion: congestion.kind(),
             life_timeout: timeout,
             profile: path.map(service::profile).unwrap_or_default(),
             ..vrp::Options::default()

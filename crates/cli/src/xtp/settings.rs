@@ -1,6 +1,6 @@
 //! What both ends of XTP can be told on the command line, here and in `pinnace perf`.
 
-use crate::congestion::Congestion;
+use crate::congestion::Control;
 use crate::exit::Error;
 use crate::{address, transport, units};
 use clap::{Args, ValueEnum};
@@ -282,10 +282,8 @@ pub(super) struct Programming {
     /// How far the peer may send ahead of us, and how much is queued to it [default: 256 KiB, on loopback more]
     #[arg(long, value_name = "BYTES", value_parser = units::window)]
     window: Option<u32>,
-    /// What bounds the bytes in transit: fixed, fixed:4MiB, cubic, bbr, or bbr:30% over a path that loses up to 30 % by
-    /// itself [default: fixed on loopback and closed networks, otherwise bbr]
-    #[arg(long, value_name = "CONTROL")]
-    congestion: Option<Congestion>,
+    #[command(flatten)]
+    congestion: Control,
     /// The most bytes of data in a packet [default: what the path carries]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=65_507))]
     maxdata: Option<u32>,
@@ -300,7 +298,7 @@ const SHORT_WAIT: Duration = Duration::from_millis(160);
 impl Programming {
     /// What of it belongs to the endpoint.
     pub(super) fn apply(&self, options: Options) -> Options {
-        Options { window_bytes: self.window, congestion: self.congestion.map(Into::into), ..options }
+        Options { window_bytes: self.window, congestion: self.congestion.kind(), ..options }
     }
 
     /// The control block of an endpoint's contexts; `timeout` is how long a peer may be silent.

@@ -6,6 +6,7 @@
 use libc::c_long;
 use pinnace::zcrp::{Channel, Config, Options, Profile, UnitSize};
 use pinnace::{ControllerKind, Idle};
+use pinnace_core::Bbr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ const DAY_MS: i64 = 86_400_000;
 const HOUR_US: i64 = 3_600_000_000 / 2;
 const ANY: i64 = i64::MAX;
 /// Percent that a path may be said to lose by itself.
-const MOST_PATH_LOSS: i64 = 50;
+const MOST_PATH_LOSS: i64 = Bbr::MOST_PATH_LOSS as i64;
 
 static SETTINGS: &[Setting] = &[
     Setting {

@@ -67,7 +67,8 @@ pub(crate) fn options(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Endpoint
     Ok(options)
 }
 
-const SETTINGS: &str = "there are method, exclude, peer_timeout, connect_timeout, longest_message, backlog, idle, congestion, slow_receiver and fault";
+const SETTINGS: &str = "there are method, exclude, peer_timeout, connect_timeout, longest_message, backlog, idle, congestion, \
+    slow_receiver and fault";
 
 /// What is done about one receiver of several that holds up the others.
 fn slow_receiver(value: &Bound<'_, PyAny>) -> PyResult<SlowSink> {

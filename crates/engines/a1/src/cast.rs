@@ -42,8 +42,6 @@ struct Pending {
 #[derive(Debug)]
 struct Member {
     key: ContextKey,
-    /// The group's number of its first block.
-    base: u64,
     /// What was sent since its OPEN, until it has answered.
     backlog: VecDeque<Message>,
 }
@@ -88,6 +86,8 @@ pub(crate) struct Cast {
     pending: VecDeque<Pending>,
     wants_room: bool,
     place: Option<DataPlace>,
+    /// The group waits for a fuller train, and stands in [`Shared::held`].
+    is_held: bool,
     /// The sink that holds up the group.
     pub(crate) blocked_on: Option<ContextKey>,
     is_ending: bool,
@@ -151,8 +151,8 @@ impl A1 {
         let id = CastId(self.next_cast);
         self.next_cast += 1;
         let (members, pending) = (Vec::new(), VecDeque::new());
-        let cast =
-            Cast { slow, stream, members, pending, wants_room: false, place: None, blocked_on: None, is_ending: false };
+        let (wants_room, place, is_held, blocked_on, is_ending) = (false, None, false, None, false);
+        let cast = Cast { slow, stream, members, pending, wants_room, place, is_held, blocked_on, is_ending };
         self.casts.insert(id, cast);
         Ok(id)
     }
@@ -191,11 +191,11 @@ impl A1 {
         let key = self.new_connection(now, &birth).ok_or(Refused::TooManyConnections)?;
         self.shared.counters.connections_opened += 1;
         if let Some(connection) = self.connections.lookup_mut(key) {
-            connection.cast = Some(id);
+            (connection.cast, connection.group_base) = (Some(id), base);
             connection.outgoing.number_messages_from(message);
         }
         if let Some(cast) = self.casts.get_mut(&id) {
-            cast.members.push(Member { key, base, backlog: VecDeque::new() });
+            cast.members.push(Member { key, backlog: VecDeque::new() });
         }
         self.settle(now, key);
         Ok(ConnectionId(key))
@@ -245,8 +245,12 @@ impl A1 {
             stream.message = stream.message.wrapping_add(1);
         }
         cast.pending.push_back(Pending { ticket, buffer, left: sinks, delivered: 0, sinks });
+        // One of several that are queued in a row: what follows from all of them follows from the last.
+        let waits = cast.is_held && cast.is_held_back(&self.connections, &self.shared);
         for key in touched {
-            self.settle(now, key);
+            if !waits || self.connections.lookup(key).is_some_and(|connection| !connection.is_in_step) {
+                self.settle(now, key);
+            }
         }
         Ok(ticket)
     }
@@ -336,7 +340,7 @@ impl A1 {
         let joined = connection.has_joined;
         let sent = stream.sent;
         let Some(member) = cast.members.iter_mut().find(|member| member.key == key) else { return };
-        connection.group_sent = if joined { sent.saturating_sub(member.base) } else { 0 };
+        connection.group_sent = if joined { sent.saturating_sub(connection.group_base) } else { 0 };
         if connection.group_sent > 0 {
             // What it lacks goes at the average: the burst may be the group's.
             let burst = connection.outgoing.terms().burst;
@@ -409,19 +413,26 @@ impl A1 {
     pub(crate) fn wake_cast(&mut self, id: CastId, key: ContextKey) {
         let Some(cast) = self.casts.get_mut(&id) else { return };
         let Some(stream) = &cast.stream else { return };
-        if let Some(member) = cast.members.iter().find(|member| member.key == key)
-            && let Some(connection) = self.connections.lookup_mut(key)
+        if let Some(connection) = self.connections.lookup_mut(key)
+            && connection.has_joined
+            && !connection.is_in_step
+            && connection.group_base + connection.outgoing.sent() >= stream.sent
         {
-            let is_in_step = connection.has_joined && member.base + connection.outgoing.sent() >= stream.sent;
-            if is_in_step && !connection.is_in_step {
-                connection.is_in_step = true;
-                if let Some(place) = connection.data_place.filter(|place| place.1) {
-                    self.shared.queue.remove_data(place);
-                    connection.data_place = None;
-                }
+            connection.is_in_step = true;
+            if let Some(place) = connection.data_place.filter(|place| place.1) {
+                self.shared.queue.remove_data(place);
+                connection.data_place = None;
             }
         }
         if cast.blocked_on.is_none_or(|blocked_on| blocked_on == key) {
+            self.ready_cast(id);
+        }
+    }
+
+    /// The group has waited long enough for a fuller train.
+    pub(crate) fn let_go(&mut self, id: CastId) {
+        if let Some(cast) = self.casts.get_mut(&id) {
+            cast.is_held = false;
             self.ready_cast(id);
         }
     }
@@ -437,6 +448,15 @@ impl A1 {
     /// Blocks to the group; false if none may leave.
     pub(crate) fn transmit_cast(&mut self, now: Time, id: CastId, train: &mut Train) -> bool {
         let Some(cast) = self.casts.get_mut(&id) else { return false };
+        if cast.is_held_back(&self.connections, &self.shared) {
+            if !core::mem::replace(&mut cast.is_held, true) {
+                self.shared.held.push(Sender::Cast(id));
+            }
+            if let Some(place) = cast.place.take() {
+                self.shared.queue.remove_data(place);
+            }
+            return false;
+        }
         let Some(stream) = &mut cast.stream else { return false };
         cast.blocked_on = None;
         let mut left_behind = Vec::new();
@@ -470,7 +490,7 @@ impl A1 {
             }
             for member in &cast.members {
                 let Some(connection) = self.connections.lookup_mut(member.key) else { continue };
-                if connection.takes_from_group(member.base, stream.sent)
+                if connection.takes_from_group(stream.sent)
                     && let Next::Block(cut) = connection.outgoing.next_new(now)
                 {
                     connection.outgoing.on_sent(now, &cut);
@@ -522,12 +542,12 @@ impl A1 {
     /// The group has been sent its blocks below `sent`.
     fn on_group_sent(&mut self, now: Time, id: CastId, sent: u64) {
         let Some(cast) = self.casts.get(&id) else { return };
-        let members: Vec<_> = cast.members.iter().map(|member| (member.key, member.base)).collect();
-        for (key, base) in members {
+        let keys: Vec<_> = cast.members.iter().map(|member| member.key).collect();
+        for key in keys {
             if let Some(connection) = self.connections.lookup_mut(key)
                 && connection.has_joined
             {
-                connection.group_sent = sent.saturating_sub(base);
+                connection.group_sent = sent.saturating_sub(connection.group_base);
             }
             self.settle(now, key);
         }
@@ -547,7 +567,7 @@ fn next_block(members: &[Member], number: u64, now: Time, connections: &mut Conn
     let mut turn = Turn::OfNobody;
     for member in members {
         let Some(connection) = connections.lookup_mut(member.key) else { continue };
-        if !connection.takes_from_group(member.base, number) {
+        if !connection.takes_from_group(number) {
             continue;
         }
         match connection.outgoing.next_new(now) {
@@ -583,6 +603,15 @@ impl Cast {
             SlowSink::Drop { .. } if is_ahead => Behind::Kept,
             _ => Behind::HoldsUp,
         }
+    }
+
+    /// Whether it is better to wait for a fuller train to the group ([`Connection::is_held_back`]).
+    fn is_held_back(&self, connections: &Connections, shared: &Shared) -> bool {
+        let Some(stream) = self.stream.as_ref().filter(|_| shared.is_held) else { return false };
+        let queued = stream.cut - stream.sent;
+        let mut in_step = self.members.iter().filter_map(|member| connections.lookup(member.key));
+        let mut in_step = in_step.by_ref().filter(|connection| connection.is_in_step).peekable();
+        in_step.peek().is_some() && in_step.all(|connection| connection.may_wait_with(queued))
     }
 
     /// Whether a sink has no room for a message and is waited for; and those that have been waited for too long.
@@ -711,9 +740,9 @@ impl Connection {
 
     /// Whether the group's block `number` is its next. One that is ahead, because it caught up while others held up the
     /// group, waits for that; one that is removed needs none but those that are queued for it.
-    fn takes_from_group(&self, base: u64, number: u64) -> bool {
+    fn takes_from_group(&self, number: u64) -> bool {
         let is_done = self.close_by.is_some() && self.outgoing.queued_blocks() == 0;
-        self.is_talking() && self.is_in_step && base + self.outgoing.sent() == number && !is_done
+        self.is_talking() && self.is_in_step && self.group_base + self.outgoing.sent() == number && !is_done
     }
 }
 

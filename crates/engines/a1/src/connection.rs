@@ -218,6 +218,8 @@ pub(crate) struct Connection {
     pub(crate) cast: Option<CastId>,
     /// Its new blocks go to the group. (Those that the group sent before it joined go to it alone.)
     pub(crate) is_in_step: bool,
+    /// The group's number of its first block.
+    pub(crate) group_base: u64,
     /// The group has sent the blocks below: the peer may have them, though they have not left here, and may never.
     pub(crate) group_sent: u64,
     /// When the newest of its blocks left for the group.
@@ -348,6 +350,7 @@ impl Connection {
             has_joined: false,
             cast: None,
             is_in_step: false,
+            group_base: 0,
             group_sent: 0,
             group_left_at: Time::ZERO,
             heard: IntervalSet::new(),

@@ -6,7 +6,7 @@
 
 use crate::cast::Cast;
 use crate::connection::{Birth, Connection, Phase, QUESTIONS};
-use crate::shared::Shared;
+use crate::shared::{Sender, Shared};
 use crate::{A1Counters, CastId, Config, Event, Failure};
 use core::num::NonZeroU32;
 use core::time::Duration;
@@ -336,17 +336,21 @@ impl Engine for A1 {
     fn handle_hold(&mut self, held: bool) {
         self.shared.is_held = held;
         if !held {
-            let mut keys = core::mem::take(&mut self.shared.held);
-            for key in keys.drain(..) {
-                if let Some(connection) = self.connections.lookup_mut(key)
-                    && connection.data_place.is_none()
-                {
-                    let place = (connection.qos.priority, !connection.outgoing.has_repairs());
-                    let sender = crate::shared::Sender::Connection(key);
-                    connection.data_place = Some(self.shared.queue.push_data(place.0, place.1, sender));
+            let mut senders = core::mem::take(&mut self.shared.held);
+            for sender in senders.drain(..) {
+                match sender {
+                    Sender::Connection(key) => {
+                        if let Some(connection) = self.connections.lookup_mut(key)
+                            && connection.data_place.is_none()
+                        {
+                            let place = (connection.qos.priority, !connection.outgoing.has_repairs());
+                            connection.data_place = Some(self.shared.queue.push_data(place.0, place.1, sender));
+                        }
+                    }
+                    Sender::Cast(cast) => self.let_go(cast),
                 }
             }
-            self.shared.held = keys;
+            self.shared.held = senders;
         }
     }
 

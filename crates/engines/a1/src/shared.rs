@@ -41,8 +41,8 @@ pub(crate) struct Shared {
     pub(crate) bytes: u64,
     /// The application is still queueing.
     pub(crate) is_held: bool,
-    /// Connections that have held back a train meanwhile.
-    pub(crate) held: Vec<ContextKey>,
+    /// Who has held back a train meanwhile.
+    pub(crate) held: Vec<Sender>,
     tickets: u64,
     /// Reused for control datagrams.
     pub(crate) scratch: Vec<u8>,

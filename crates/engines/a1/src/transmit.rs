@@ -279,22 +279,27 @@ impl Connection {
         if !shared.is_held || self.outgoing.has_repairs() {
             return false;
         }
+        self.may_wait_with(self.outgoing.queued_blocks())
+    }
+
+    /// Whether what is under way keeps the peer busy, and `queued` blocks are no train yet that is worth a call.
+    pub(crate) fn may_wait_with(&self, queued: u64) -> bool {
         // Three trains share a window, so that the peer always has one to read.
         let worth = (self.outgoing.terms().window / 3).min(64);
         // One block under way may be the question that this one answers.
-        self.outgoing.sent() > self.outgoing.acked() + 1 && self.outgoing.queued_blocks() < worth
+        self.outgoing.sent() > self.outgoing.acked() + 1 && queued < worth
     }
 
     /// Whether it is held back already, and still is.
     pub(crate) fn is_waiting_for_more(&self, shared: &Shared) -> bool {
-        shared.held.last() == Some(&self.key) && self.is_held_back(shared)
+        shared.held.last() == Some(&Sender::Connection(self.key)) && self.is_held_back(shared)
     }
 
     /// Blocks: repetitions first, then new ones; false if none may leave.
     fn write_data(&mut self, now: Time, shared: &mut Shared, train: &mut Train) -> bool {
         if self.is_held_back(shared) {
             // Taken up again when the application has stopped queueing.
-            shared.held.push(self.key);
+            shared.held.push(Sender::Connection(self.key));
             return false;
         }
         while let Next::Block(cut) = self.next_block(now) {

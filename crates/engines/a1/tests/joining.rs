@@ -7,7 +7,7 @@ use core::time::Duration;
 use half::liar::{Liar, Lie};
 use half::{Got, Half, config, record};
 use pinnace_a1::{Address as Name, CastId, Event, Group, Output, Qos, SlowSink};
-use pinnace_core::Address;
+use pinnace_core::{Address, Engine};
 use pinnace_wire::a1::{Body, Change, Header, Kind};
 use std::collections::BTreeSet;
 
@@ -59,6 +59,36 @@ fn change(sink: &Liar, record: &Qos) -> Lie {
 fn blocks(sent: &[Got], to: Address, start: u32) -> Vec<(u32, bool)> {
     let blocks = sent.iter().filter(|got| got.kind() == Kind::Data && got.to == to);
     blocks.map(|got| (got.header().sequence.wrapping_sub(start), got.header().is_retransmitted)).collect()
+}
+
+//= A-2, A-15 test
+#[test]
+fn a_group_waits_for_a_fuller_train_while_messages_are_queued_and_something_is_under_way() {
+    let qos = Qos { largest_sent: 100, largest_received: 100, outstanding: 30, ..record() };
+    let (mut half, cast, first) = source(qos);
+    let mut second = Liar::new(Address::Node(2), 0x22, qos);
+    let open = add(&mut half, cast, &second);
+    half.feed(second.address, &second.accept_as(&open, true));
+    let start = open.header().sequence;
+    half.take();
+    let blocks_of = |half: &mut Half, messages| {
+        (0..messages).for_each(|_| send(half, cast, 100));
+        blocks(&half.take(), Address::Inet(group().socket().into()), start)
+    };
+    let hold = |half: &mut Half, held| half.call(|engine, _| engine.handle_hold(held));
+    let numbers = |range: core::ops::Range<u32>| range.map(|number| (number, false)).collect::<Vec<_>>();
+    hold(&mut half, true);
+    assert_eq!(blocks_of(&mut half, 1), numbers(0..1), "nothing is under way");
+    assert_eq!(blocks_of(&mut half, 1), numbers(1..2), "one may be the question that this one answers");
+    assert_eq!(blocks_of(&mut half, 9), []);
+    assert_eq!(blocks_of(&mut half, 1), numbers(2..12), "a third of the window");
+    assert_eq!(blocks_of(&mut half, 3), []);
+    half.feed(first.address, &first.answer(Kind::Ack, 12, &[]).bytes());
+    assert_eq!(blocks_of(&mut half, 0), numbers(12..15), "one sink has nothing to do");
+    assert_eq!(blocks_of(&mut half, 3), []);
+    hold(&mut half, false);
+    assert_eq!(blocks_of(&mut half, 0), numbers(15..18), "the application has stopped");
+    assert_eq!(blocks_of(&mut half, 1), numbers(18..19));
 }
 
 //= A-5 test

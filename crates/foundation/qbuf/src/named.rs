@@ -19,6 +19,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::retry_on_intr;
 use rustix::process::getuid;
 
 use crate::error::PoolError;
@@ -105,7 +106,8 @@ fn links(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
 /// Nobody else makes or removes links meanwhile. The kernel gives the lock back when its holder dies.
 fn lock(folder: &Path) -> io::Result<File> {
     let lock = File::create(folder.join(".lock"))?;
-    flock(&lock, FlockOperation::LockExclusive)?;
+    // A signal is no reason to leave a name as it is.
+    retry_on_intr(|| flock(&lock, FlockOperation::LockExclusive))?;
     Ok(lock)
 }
 

@@ -8,15 +8,17 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct OfProcess<T> {
+pub(crate) struct OfProcess<T: 'static> {
     /// That of this process, or of its nearest ancestor that had one.
     nearest: AtomicPtr<Own<T>>,
 }
 
 #[derive(Debug)]
-struct Own<T> {
+struct Own<T: 'static> {
     process: u32,
     value: T,
+    /// That of an ancestor, which nobody uses any more: so that it does not look like a leak.
+    _inherited: Option<&'static Self>,
 }
 
 impl<T> OfProcess<T> {
@@ -35,8 +37,8 @@ impl<T: Default + Send + Sync> OfProcess<T> {
             match unsafe { nearest.as_ref() } {
                 Some(own) if own.process == process => return &own.value,
                 // No lock guards this: a thread of the parent might have had it.
-                _ => {
-                    let fresh = Box::into_raw(Box::new(Own { process, value: T::default() }));
+                _inherited => {
+                    let fresh = Box::into_raw(Box::new(Own { process, value: T::default(), _inherited }));
                     nearest = match self.nearest.compare_exchange(nearest, fresh, Ordering::AcqRel, Ordering::Acquire) {
                         Ok(_) => fresh,
                         Err(others) => {

@@ -27,11 +27,18 @@ pub(crate) trait Kept: Default + Send + Sync + 'static {
 
 /// A static that holds that of this process.
 #[derive(Debug)]
-pub(crate) struct Place<T> {
-    known: AtomicPtr<T>,
-    /// That of the parent, which nobody uses any more: so that it does not look like a leak.
-    inherited: AtomicPtr<T>,
+pub(crate) struct Place<T: 'static> {
+    known: AtomicPtr<Own<T>>,
+    /// That of the nearest ancestor which had one.
+    inherited: AtomicPtr<Own<T>>,
     hooks: Once,
+}
+
+#[derive(Debug)]
+struct Own<T: 'static> {
+    value: T,
+    /// That of an ancestor, which nobody uses any more: so that it does not look like a leak.
+    _inherited: Option<&'static Self>,
 }
 
 impl<T: Kept> Place<T> {
@@ -42,7 +49,7 @@ impl<T: Kept> Place<T> {
 
     fn known(&self) -> Option<&'static T> {
         // SAFETY: what was stored there was leaked.
-        unsafe { self.known.load(Ordering::Acquire).as_ref() }
+        unsafe { self.known.load(Ordering::Acquire).as_ref() }.map(|own| &own.value)
     }
 
     #[cold]
@@ -57,15 +64,17 @@ impl<T: Kept> Place<T> {
                 libc::pthread_atfork(None, None, Some(in_child::<T>));
             }
         });
-        let fresh = Box::into_raw(Box::<T>::default());
+        // SAFETY: what was stored there was leaked.
+        let inherited = unsafe { self.inherited.load(Ordering::Acquire).as_ref() };
+        let fresh = Box::into_raw(Box::new(Own { value: T::default(), _inherited: inherited }));
         match self.known.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: leaked just now.
-            Ok(_) => unsafe { &*fresh },
+            Ok(_) => unsafe { &(*fresh).value },
             Err(other) => {
                 // SAFETY: `fresh` was made above and nobody has seen it; `other` was leaked by whoever was first.
                 unsafe {
                     drop(Box::from_raw(fresh));
-                    &*other
+                    &(*other).value
                 }
             }
         }
@@ -74,8 +83,10 @@ impl<T: Kept> Place<T> {
 
 extern "C" fn in_child<T: Kept>() {
     let place = T::place();
-    let inherited = place.known.swap(ptr::null_mut(), Ordering::AcqRel);
-    place.inherited.store(inherited, Ordering::Release);
+    let parents = place.known.swap(ptr::null_mut(), Ordering::AcqRel);
+    if !parents.is_null() {
+        place.inherited.store(parents, Ordering::Release);
+    }
 }
 
 extern "C" fn at_exit<T: Kept>() {

@@ -13,6 +13,7 @@ use libc::c_int;
 use pinnace::a1::{Connection, Full, Options, Qos, Refused, Sink, Socket as Bound, Status};
 use pinnace::qmp::WakeFd;
 use pinnace::{Error, a1};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,11 +31,16 @@ const ROOM: u32 = 1000;
 const FIRST: usize = 1 << 24;
 static NUMBERS: Numbers = Numbers::new(1);
 
+/// Sockets by their numbers, and their connections.
+type Ended = (BTreeMap<usize, Arc<Socket>>, Vec<Connection>);
+
 /// All of a process.
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
     table: Table<Arc<Socket>>,
     pub(super) buffers: Buffers,
+    /// What was there at the exit: to drop it would take time, and to forget it looks like a leak.
+    ended: OnceLock<Ended>,
 }
 
 impl Kept for Sockets {
@@ -78,8 +84,7 @@ impl Sockets {
             // As above.
             let _ = line.wait_closed(until.saturating_duration_since(Instant::now()));
         }
-        // They have had their time: dropping them would take more.
-        std::mem::forget((all, lines));
+        let _ = self.ended.set((all, lines));
     }
 }
 

@@ -20,6 +20,8 @@ struct Region {
     pid: u32,
     /// Locked as long as it is open.
     _file: File,
+    /// That of an ancestor, which nobody uses any more: so that it does not look like a leak.
+    _inherited: Option<&'static Self>,
 }
 
 /// The region of this process, or of the one that it was forked from. Never freed.
@@ -97,7 +99,9 @@ impl Region {
         }
         // SAFETY: it has that many bytes, begins at a page, is never unmapped, and is only used as words that are atomic.
         let words = unsafe { &*slice_from_raw_parts(memory.cast::<AtomicU64>(), FILE_BYTES / 8) };
-        let region = Self { words, pid, _file: file };
+        // SAFETY: null, or from `Box::leak`.
+        let inherited = unsafe { CURRENT.load(Ordering::Acquire).as_ref() };
+        let region = Self { words, pid, _file: file, _inherited: inherited };
         let comm = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         let name = layout::beginning(comm.trim_end(), NAME_BYTES);
         for (at, value) in [

@@ -244,6 +244,7 @@ impl Frame {
             }
         }
         if is_first {
+            notes.said.retain(|packet| !notes.arrivals.contains(packet));
             notes.written = Some(Written::default());
         }
     }

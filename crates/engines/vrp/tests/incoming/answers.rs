@@ -84,6 +84,9 @@ fn what_was_acknowledged_one_by_one_is_said_again_where_there_is_room() {
     assert_eq!(hear(&mut half, 0), ["1: ack 40, single 0"]);
     assert_eq!(hear(&mut half, 42), ["1: ack 40, single 42, nack 41"]);
     assert_eq!(hear(&mut half, 43), ["1: ack 40, single 43, single 42"]);
+    // Nor what the answer says anyway, because it came again.
+    assert_eq!(hear(&mut half, 43), ["1: ack 40, single 43, single 42"]);
+    assert_eq!(hear(&mut half, 44), ["1: ack 40, single 44, single 43, single 42"]);
 }
 
 #[test]

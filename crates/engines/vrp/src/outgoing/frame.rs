@@ -6,6 +6,7 @@
 
 use super::flights::FlightId;
 use crate::{Config, FrameSpec, Refused, Terms};
+use core::time::Duration;
 use pinnace_core::{BufferId, BufferRange, LossContract, Time, TimerHandle};
 use pinnace_wire::vrp::{HEADER_BYTES, Header, MAX_INLINE_BYTES, MAX_PACKET_BYTES, MAX_WINDOW};
 use std::collections::VecDeque;
@@ -423,10 +424,11 @@ impl OutFrame {
         now.since(self.served_at) >= config.life_timeout / 2
     }
 
-    /// Whether an answer has been owed for a quarter of its life, and nothing has asked for one for a while.
-    pub(super) fn is_silent(&self, now: Time, config: &Config) -> bool {
+    /// Whether an answer has been owed for a quarter of its life, and nothing has asked for one for a while, which is not
+    /// shorter than `patience`.
+    pub(super) fn is_silent(&self, now: Time, config: &Config, patience: Duration) -> bool {
         now.since(self.heard_at) >= config.life_timeout / 4
-            && now.since(self.served_at.max(self.header_sent_at)) >= config.life_timeout / URGES_IN_A_LIFE
+            && now.since(self.served_at.max(self.header_sent_at)) >= patience.max(config.life_timeout / URGES_IN_A_LIFE)
     }
 
     /// When to look again whether it ends, starves, or is silent: after `now`.

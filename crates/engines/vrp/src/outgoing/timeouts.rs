@@ -172,7 +172,8 @@ impl Outgoing {
     }
 
     /// The frame has been silent for a good part of its life. Where much is lost, the time-out may have doubled so often that
-    /// few repetitions are left before its time is over, and no new packet measures the path: one packet, or its header, asks.
+    /// few repetitions are left before its time is over, and no new packet measures the path: one packet, or its header, asks
+    /// as soon as it would have, had nothing doubled. What left later may still be answered.
     fn urge(&mut self, slot: usize) {
         match self.slots[slot].as_deref() {
             Some(frame) if frame.state == State::Announced => self.queue_header(slot),
@@ -189,6 +190,7 @@ impl Outgoing {
             self.on_too_late_to_begin(ticket);
             return;
         }
+        let patience = self.patience_undoubled();
         let Self { config, timers, heard_at, .. } = self;
         let Some(frame) = self.slots.get_mut(slot).and_then(|slot| slot.as_deref_mut()) else { return };
         if frame.ticket != ticket {
@@ -199,7 +201,8 @@ impl Outgoing {
         }
         if frame.ends_at(config) > now {
             frame.timer = Some(timers.insert(frame.looks_at(now, config), (slot, ticket)));
-            let (starves, is_silent) = (frame.is_ready && frame.is_starving(now, config), frame.is_silent(now, config));
+            let starves = frame.is_ready && frame.is_starving(now, config);
+            let is_silent = frame.is_silent(now, config, patience);
             if starves {
                 self.serve_first(slot, ticket);
             }

@@ -1,5 +1,6 @@
 //! Frame headers: their bytes, their repetition, their numbers, and what is refused before anything leaves.
 
+use crate::data::accepted;
 use crate::half::{Half, closes, config, content, data, is_header, ms, number, tags};
 use core::ops::Range;
 use pinnace_vrp::{Config, Failure, Refused, Terms};
@@ -164,6 +165,27 @@ fn a_header_is_repeated_on_timeout_and_all_repetitions_are_equal() {
     half.advance(ms(2000));
     assert_eq!(closes(&half.take()), [number(&done[0])], "it is closed like a finished one");
     assert_eq!(half.next_at(), None);
+}
+
+#[test]
+fn nothing_of_a_silent_frame_is_repeated_before_its_answer_can_have_come() {
+    //= V-S4, V-S5, V-S10 test
+    let apart = |half: &mut Half, is_repeated: &dyn Fn(&[u8]) -> bool| {
+        half.advance(ms(4990));
+        let left = half.take_left();
+        let times: Vec<_> = left.iter().filter(|left| is_repeated(&left.bytes)).map(|left| left.at).collect();
+        times.windows(2).map(|pair| pair[1].since(pair[0])).collect::<Vec<_>>()
+    };
+    // RTT 500 ms and D 250 ms: the time-out is 1.5 s, and a sixteenth of a life far less than a round trip.
+    let mut half = Half::open_after(&config(), ms(500));
+    let (_, done) = half.begin(5000, |_| ());
+    let header = done[0].clone();
+    let headers = apart(&mut half, &|bytes| bytes == header);
+    assert!(!headers.is_empty() && headers.iter().all(|gap| *gap >= ms(1500)), "{headers:?}");
+    let mut half = Half::open_after(&config(), ms(500));
+    accepted(&mut half, 20, 4);
+    let packets = apart(&mut half, &|bytes| data(bytes).is_some_and(|data| data.packet == 3));
+    assert!(packets.iter().all(|gap| *gap >= ms(1500)), "{packets:?}");
 }
 
 #[test]

@@ -200,6 +200,12 @@ fn a_connection_is_open_at_both_ends_where_nothing_is_repeated() {
 
 #[test]
 fn what_is_overtaken_is_told_and_comes_late() {
+    // On a machine that is slow enough all of them come in order.
+    assert!((0..5).any(|_| overtaken() > 0), "nothing was overtaken");
+}
+
+/// How many messages have come late, of some that are large and of which much is lost.
+fn overtaken() -> u64 {
     // Those behind it wait no longer than a millisecond for a large frame that is repeated in part again and again.
     let fault = FaultOptions { loss: 0.3, ..FaultOptions::default() };
     let options = under(fault);
@@ -223,6 +229,6 @@ fn what_is_overtaken_is_told_and_comes_late() {
         assert!(received.is_late() || before <= missing - late, "{number}: {before} before it, {missing}, {late}");
     }
     assert_eq!((missing, late), (late, missing), "who was missed has come late");
-    assert!(late > 0, "nothing was overtaken");
     deliveries.into_iter().for_each(|delivery| drop(delivery.wait().unwrap()));
+    late
 }

@@ -93,6 +93,18 @@ impl Error {
         }
     }
 
+    /// The error that decides what is to be done: where several addresses of a name were tried
+    /// ([`ConnectionError::NoneOf`]), that of the last; otherwise this one.
+    pub fn deciding(&self) -> &Self {
+        match self {
+            Self::Connection(error) => match &**error {
+                ConnectionError::NoneOf { each, .. } => each.last().map_or(self, |(_, last)| last.deciding()),
+                _ => self,
+            },
+            _ => self,
+        }
+    }
+
     pub(crate) fn io(action: impl Into<String>, source: io::Error) -> Self {
         Self::Io { action: action.into(), source }
     }

@@ -108,7 +108,7 @@ impl From<&Error> for Errno {
             a1::Refused::Listening => libc::EADDRINUSE,
             a1::Refused::ShutDown => libc::ECONNABORTED,
         };
-        Self(match error {
+        Self(match error.deciding() {
             Error::ConnectionFailed(failure) => of_connection(failure),
             Error::CallRefused(refused) => of_call(refused),
             Error::WindowFull(_) => libc::EAGAIN,

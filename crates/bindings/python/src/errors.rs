@@ -56,7 +56,7 @@ pub(crate) fn of_another_process(py: Python<'_>) -> PyErr {
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     let says = error.to_string();
     let plain = |class: &str| exception(py, class, (says.as_str(),), &[]);
-    match error {
+    match error.deciding() {
         Error::Io { source, .. } | Error::Listen { source, .. } => match source.raw_os_error() {
             Some(number) => exception(py, "OSError", (number, says), &[]),
             None => plain("OSError"),

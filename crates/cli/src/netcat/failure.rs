@@ -10,7 +10,7 @@ pub(crate) fn failure(what: &str, error: &Cause) -> Error {
     if !text.starts_with(what) {
         text = format!("{what}: {text}");
     }
-    match error {
+    match error.deciding() {
         Cause::Io { .. } | Cause::Listen { .. } => error.into(),
         Cause::Connection(connection) => match &**connection {
             ConnectionError::Malformed(_)

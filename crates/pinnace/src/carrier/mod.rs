@@ -452,7 +452,7 @@ fn looks_ahead(waiting: &VecDeque<Received>) -> bool {
 }
 
 /// What is left until then; `None`: for ever.
-fn left(deadline: Option<Instant>) -> Option<Duration> {
+pub(crate) fn left(deadline: Option<Instant>) -> Option<Duration> {
     deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }
 

@@ -1,6 +1,8 @@
 //! What goes wrong between a service and the methods.
 
+use crate::Error;
 use crate::service::{Malformed, Method, Unmet};
+use std::net::SocketAddr;
 use std::{fmt, io};
 
 /// Why a connection was not made, or is of no use. Says who, and by which method.
@@ -43,6 +45,13 @@ pub enum ConnectionError {
         peer: String,
         /// What has become of each method that was tried.
         tried: Vec<(Method, String)>,
+    },
+    /// A name has several addresses, and none of them was connected to.
+    NoneOf {
+        /// The name.
+        name: String,
+        /// Its addresses in the order in which they were tried, and what has happened at each.
+        each: Vec<(SocketAddr, Error)>,
     },
     /// The method cannot do this.
     Cannot {
@@ -130,6 +139,23 @@ impl fmt::Display for ConnectionError {
                 }
                 Ok(())
             }
+            Self::NoneOf { name, each } => {
+                write!(f, "none of the {} addresses of {name} is reached: ", each.len())?;
+                for (at, (address, error)) in each.iter().enumerate() {
+                    let (address, text) = (address.to_string(), error.to_string());
+                    let hint = hint_of(error);
+                    let is_said_later =
+                        hint.is_some() && each[at + 1..].iter().any(|(_, later)| hint_of(later) == hint);
+                    match (is_said_later, text.contains(&address)) {
+                        // What may be the reason is said once.
+                        (true, _) => write!(f, "{address} does not answer")?,
+                        (_, true) => f.write_str(&text)?,
+                        _ => write!(f, "{address}: {text}")?,
+                    }
+                    f.write_str(if at + 1 < each.len() { "; " } else { "" })?;
+                }
+                Ok(())
+            }
             Self::Cannot { method, what } => write!(f, "{method} cannot {what}"),
             Self::Unsuited(why) => f.write_str(why),
             Self::Unfinished { method } => {
@@ -173,12 +199,24 @@ impl fmt::Display for ConnectionError {
     }
 }
 
+/// What may be the reason that nobody has answered, if that is what has happened.
+fn hint_of(error: &Error) -> Option<&str> {
+    match error {
+        Error::Connection(error) => match &**error {
+            ConnectionError::NoAnswer { hint, .. } => Some(hint),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 impl std::error::Error for ConnectionError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Unmet { unmet, .. } => Some(unmet),
             Self::Malformed(malformed) => Some(malformed),
             Self::Lost { source, .. } => Some(source),
+            Self::NoneOf { each, .. } => each.last().map(|(_, error)| error as _),
             _ => None,
         }
     }
@@ -194,6 +232,7 @@ impl ConnectionError {
             Self::NoAnswer { .. } => io::ErrorKind::TimedOut,
             Self::Refused { .. } => io::ErrorKind::ConnectionRefused,
             Self::Unreached { .. } => io::ErrorKind::HostUnreachable,
+            Self::NoneOf { each, .. } => each.last().map_or(io::ErrorKind::Other, |(_, error)| error.kind()),
             Self::Unfinished { .. } => io::ErrorKind::UnexpectedEof,
             Self::BrokenOff { .. } => io::ErrorKind::ConnectionReset,
             Self::Left { .. } => io::ErrorKind::BrokenPipe,

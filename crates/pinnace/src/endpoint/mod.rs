@@ -120,22 +120,16 @@ impl Endpoint {
     }
 
     /// Connects to whoever listens at `peer`: `host:port`, or a URI (`pinnace://host:port?loss=5%`), whose words count where
-    /// it has any, and `service` otherwise. Tries each address that a name resolves to, in order.
+    /// it has any, and `service` otherwise. Tries each address that a name resolves to, in order; of the
+    /// [time that there is](EndpointOptions::connect_timeout) each has an equal share.
     ///
     /// # Errors
-    /// [`Error::Connection`] says who did not answer, or what could not be met by which method.
+    /// [`Error::Connection`] says who did not answer, or what could not be met by which method; of a name with several
+    /// addresses [`ConnectionError::NoneOf`] says it of each.
     pub fn connect(&self, peer: &str, service: &Service) -> Result<Connection, Error> {
         let (authority, service) = target(peer, service)?;
-        let mut result = Err(no_address(&authority));
         let addresses = resolve(authority.as_str(), &authority)?;
-        let deadline = self.inner.options.connect_deadline();
-        for address in addresses {
-            result = client::connect(address, &service, &self.inner.options, deadline);
-            if result.is_ok() {
-                break;
-            }
-        }
-        result
+        client::connect(&authority, &addresses, &service, &self.inner.options)
     }
 
     /// Like [`Endpoint::connect`], for tasks: a thread does it for the task.
@@ -175,7 +169,7 @@ fn target(peer: &str, service: &Service) -> Result<(String, Service), Error> {
     Ok((authority, if says_something { uri.service } else { service.clone() }))
 }
 
-fn no_address(name: &str) -> Error {
+pub(crate) fn no_address(name: &str) -> Error {
     Error::io(format!("cannot resolve {name}"), io::ErrorKind::AddrNotAvailable.into())
 }
 

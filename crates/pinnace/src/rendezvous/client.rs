@@ -11,7 +11,7 @@ use super::{class_number, host, method, number};
 use crate::carrier::{
     A1, Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, at_most, most_of, patient, programmed, qos_of,
 };
-use crate::endpoint::{Connection, ConnectionError, EndpointOptions, Parts};
+use crate::endpoint::{Connection, ConnectionError, EndpointOptions, Parts, no_address};
 use crate::network::{canonical, random_seed, route, with_port};
 use crate::service::{Method, Mode, Path, PathClass, Receivers, Selection, Service, choose};
 use crate::zcrp::Progress;
@@ -63,14 +63,13 @@ impl Told {
     }
 }
 
-/// Connects to one address.
+/// Connects to the first address of that name that it is reached at.
 pub(crate) fn connect(
-    to: SocketAddr,
+    name: &str,
+    addresses: &[SocketAddr],
     service: &Service,
     options: &EndpointOptions,
-    deadline: Option<Instant>,
 ) -> Result<Connection, Error> {
-    let to = canonical(to);
     let told = Told::of(service);
     if told.hello.len() > MOST_TEXT {
         return Err(ConnectionError::ServiceTooLong { bytes: told.hello.len(), most: MOST_TEXT }.into());
@@ -80,6 +79,31 @@ pub(crate) fn connect(
             "the service is one to several receivers, and this call has one peer: use connect_all, which names each";
         return Err(ConnectionError::Unsuited(why.to_owned()).into());
     }
+    let deadline = options.connect_deadline();
+    let mut each = Vec::new();
+    for (at, to) in addresses.iter().copied().map(canonical).enumerate() {
+        // Those that are left have equal shares of the time: one that is silent takes nothing from the others.
+        let share = crate::carrier::left(deadline).map(|left| left / (addresses.len() - at) as u32);
+        match connect_to(to, &told, service, options, share.and_then(crate::network::deadline)) {
+            Err(error) => each.push((to, error)),
+            connected => return connected,
+        }
+    }
+    Err(match each.len() {
+        0 => no_address(name),
+        1 => each.remove(0).1,
+        _ => ConnectionError::NoneOf { name: name.to_owned(), each }.into(),
+    })
+}
+
+/// Connects to one address.
+fn connect_to(
+    to: SocketAddr,
+    told: &Told,
+    service: &Service,
+    options: &EndpointOptions,
+    deadline: Option<Instant>,
+) -> Result<Connection, Error> {
     let path = Path::of_service(service, Some(to)).map_err(|error| Error::io(format!("cannot reach {to}"), error))?;
     let mut selection = options.selection.clone();
     let mut tried: Vec<(Method, String)> = Vec::new();
@@ -364,6 +388,33 @@ mod tests {
         let exchanged = ends.recv_timeout(Duration::from_secs(20)).expect("it listens for ever");
         let error = exchanged.unwrap_err().to_string();
         assert!(error.contains("not in the time that there was"), "{error}");
+    }
+
+    #[test]
+    fn of_several_addresses_the_error_names_each() {
+        let (silent, closed) =
+            (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.2:0").unwrap().local_addr().unwrap());
+        let silent = silent.local_addr().unwrap();
+        let options = EndpointOptions { connect_timeout: Some(Duration::from_secs(2)), ..EndpointOptions::default() };
+        let error = connect("ship:1", &[silent, closed, closed], &Service::new(), &options).unwrap_err();
+        let said = error.to_string();
+        assert!(said.starts_with("none of the 3 addresses of ship:1 is reached"), "{said}");
+        assert!(said.contains(&format!("{silent} does not answer")), "{said}");
+        assert_eq!(said.matches(&format!("{closed} does not answer")).count(), 2, "{said}");
+        assert_eq!(said.matches("nothing is bound").count(), 1, "{said}");
+        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn a_silent_address_leaves_the_next_its_share_of_the_time() {
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let server = crate::Endpoint::bind("127.0.0.1:0").unwrap();
+        let _listener = server.listen(&Service::new()).unwrap();
+        let addresses = [silent.local_addr().unwrap(), server.local_addr().unwrap()];
+        let options = EndpointOptions { connect_timeout: Some(Duration::from_secs(6)), ..EndpointOptions::default() };
+        let begun = Instant::now();
+        connect("ship:1", &addresses, &Service::new(), &options).unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl Endpoint {
 
     /// Connects to whoever listens at `peer`: `host:port`, or a URI (`pinnace://host:port?loss=5%`), whose words count where
     /// it has any, and `service` otherwise. Tries each address that a name resolves to, in order; of the
-    /// [time that there is](EndpointOptions::connect_timeout) each has an equal share.
+    /// [time that there is](EndpointOptions::connect_timeout) each has an equal share. The unspecified address is this host.
     ///
     /// # Errors
     /// [`Error::Connection`] says who did not answer, or what could not be met by which method; of a name with several

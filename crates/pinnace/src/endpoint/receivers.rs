@@ -5,7 +5,7 @@ use super::{Connection, ConnectionError, Endpoint, elsewhere, no_address, resolv
 use crate::Error;
 use crate::a1::Failure;
 use crate::carrier::{Carrier, Cast};
-use crate::network::canonical;
+use crate::network::{as_connected, canonical};
 use crate::rendezvous::many;
 use crate::service::{Place, Receivers, Service, check_address};
 use std::fmt;
@@ -139,7 +139,7 @@ fn targets(peers: &[impl AsRef<str>], service: &Service) -> Result<(Vec<SocketAd
 fn first_address(authority: &str) -> Result<SocketAddr, Error> {
     let found = resolve(authority, authority)?;
     let address = found.iter().find(|address| address.is_ipv4()).or(found.first());
-    address.copied().map(canonical).ok_or_else(|| no_address(authority))
+    address.copied().map(canonical).map(as_connected).ok_or_else(|| no_address(authority))
 }
 
 fn unsuited(why: String) -> Error {

@@ -12,7 +12,7 @@ use crate::carrier::{
     A1, Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, at_most, most_of, patient, programmed, qos_of,
 };
 use crate::endpoint::{Connection, ConnectionError, EndpointOptions, Parts, no_address};
-use crate::network::{canonical, random_seed, route, with_port};
+use crate::network::{as_connected, canonical, random_seed, route, with_port};
 use crate::service::{Method, Mode, Path, PathClass, Receivers, Selection, Service, choose};
 use crate::zcrp::Progress;
 use crate::{Error, Message, a1, qmp, vrp, xtp, zcrp};
@@ -81,7 +81,7 @@ pub(crate) fn connect(
     }
     let deadline = options.connect_deadline();
     let mut each = Vec::new();
-    for (at, to) in addresses.iter().copied().map(canonical).enumerate() {
+    for (at, to) in addresses.iter().copied().map(canonical).map(as_connected).enumerate() {
         // Those that are left have equal shares of the time: one that is silent takes nothing from the others.
         let share = crate::carrier::left(deadline).map(|left| left / (addresses.len() - at) as u32);
         match connect_to(to, &told, service, options, share.and_then(crate::network::deadline)) {
@@ -415,6 +415,17 @@ mod tests {
         let begun = Instant::now();
         connect("ship:1", &addresses, &Service::new(), &options).unwrap();
         assert!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn the_unspecified_address_is_this_host() {
+        for (bound, to) in [("0.0.0.0:0", "0.0.0.0"), ("[::]:0", "[::]"), ("127.0.0.1:0", "0.0.0.0")] {
+            let server = crate::Endpoint::bind(bound).unwrap();
+            let _listener = server.listen(&Service::new()).unwrap();
+            let peer = format!("{to}:{}", server.local_addr().unwrap().port());
+            crate::connect(&peer).unwrap();
+            crate::Endpoint::client().connect_all(&[&peer], &"multicast=1".parse().unwrap()).unwrap();
+        }
     }
 
     #[test]

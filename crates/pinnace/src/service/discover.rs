@@ -2,7 +2,7 @@
 
 use super::{Path, PathClass, Service};
 use crate::daemon::Client;
-use crate::network::with_port;
+use crate::network::{as_connected, with_port};
 use pinnace_link::{Link, UdpLink, UdpOptions};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -32,6 +32,7 @@ impl Path {
     /// # Errors
     /// If there is no route.
     pub fn toward(peer: SocketAddr) -> io::Result<Self> {
+        let peer = as_connected(peer);
         // A port is wanted, and which one makes no difference: nothing is sent.
         let port = if peer.port() == 0 { 9 } else { peer.port() };
         let link = UdpLink::connect(None, with_port(peer, port), &UdpOptions::default())?;
@@ -154,6 +155,13 @@ fn may_send_frames() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_unspecified_address_is_this_host() {
+        for peer in ["0.0.0.0:9", "[::]:9"] {
+            assert_eq!(Path::toward(peer.parse().unwrap()).unwrap().class, PathClass::Host, "{peer}");
+        }
+    }
 
     #[test]
     fn loopback_is_this_host_and_a_far_address_is_not() {

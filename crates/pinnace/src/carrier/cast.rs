@@ -14,6 +14,7 @@ use crate::endpoint::{ConnectionError, ReceiverState, ReceiverStatus};
 use crate::rendezvous::{Control, Invitation, Kind};
 use crate::service::{Method, Service};
 use crate::{Error, Message, Unsent};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -103,9 +104,9 @@ impl Cast {
         }
     }
 
-    /// Whether somebody lives there.
-    pub(crate) fn has(&self, address: SocketAddr) -> bool {
-        self.lock().iter().any(|it| it.address == address && it.sink.result().is_none())
+    /// Where somebody lives.
+    pub(crate) fn living(&self) -> BTreeSet<SocketAddr> {
+        self.lock().iter().filter(|it| it.sink.result().is_none()).map(|it| it.address).collect()
     }
 
     /// Those who have accepted are told who this is; messages that are sent from now on are for them, too.
@@ -127,12 +128,13 @@ impl Cast {
             return Err(ConnectionError::Unreached { peer: peer.unwrap_or_default(), tried }.into());
         }
         let mut receivers = self.lock();
+        // Who comes again takes the place of who is gone.
+        let come: BTreeSet<_> = new.iter().map(|(address, _)| *address).collect();
+        receivers.retain(|it| !come.contains(&it.address));
         for (address, sink) in new {
             // Also while nothing is sent: whoever has no room to say that it waits does not find out that we are gone. One
             // that has died meanwhile says nothing.
             let _ = sink.discard_incoming();
-            // Who comes again takes the place of who is gone.
-            receivers.retain(|it| it.address != address);
             receivers.push(Receiver { address, sink });
         }
         Ok(())

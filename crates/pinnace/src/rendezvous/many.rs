@@ -131,8 +131,9 @@ pub(crate) fn add(cast: &Cast, peer: SocketAddr) -> Result<(), Error> {
 /// All of them accept, or none is a receiver.
 fn invite_all(cast: &Cast, peers: &[SocketAddr], deadline: Option<Instant>) -> Result<(), Error> {
     let _turn = cast.invites();
-    for (at, peer) in peers.iter().enumerate() {
-        if cast.has(*peer) || peers[..at].contains(peer) {
+    let mut named = cast.living();
+    for peer in peers {
+        if !named.insert(*peer) {
             return Err(ConnectionError::Unsuited(format!("{peer} is named twice: it would be one receiver")).into());
         }
     }

@@ -69,6 +69,13 @@ fn a_closed_port_is_named_also_by_who_waits_for_a_short_time() {
         let last = error.lines().last().unwrap_or_default();
         let said = [&format!("nobody answers at {to}"), "its UDP port is closed", &format!("`pinnace {listener}`")];
         assert!(said.iter().all(|said| last.contains(said)), "{args:?}: {error}");
+        // The options that it names are the listener's.
+        let listener: Vec<&str> = listener.split(' ').collect();
+        let help = text(&run(&[&listener, &["--help"][..]].concat()).stdout);
+        let words = last.split(|letter: char| letter != '-' && !letter.is_ascii_lowercase());
+        for option in words.filter(|word| word.starts_with("--")) {
+            assert!(help.contains(option), "{listener:?} has no {option}: {error}");
+        }
     }
     // Where the network reports nothing, there is no answer, and that is said.
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -21,8 +21,8 @@ pub(crate) fn nobody(to: &str, what: &str, listener: &str) -> Error {
 pub(crate) struct Presence<'a> {
     to: &'a str,
     listener: &'a str,
-    /// It may serve one sender only.
-    takes_turns: bool,
+    /// The options by which it serves one sender only, if it has such.
+    turns: Option<&'a str>,
     begun: Instant,
     /// Reports that came too early to be believed.
     early: Cell<u64>,
@@ -31,12 +31,12 @@ pub(crate) struct Presence<'a> {
 impl<'a> Presence<'a> {
     /// The wait begins. `listener` is the command that should run at `to`.
     pub(crate) fn new(to: &'a str, listener: &'a str) -> Self {
-        Self { to, listener, takes_turns: false, begun: Instant::now(), early: Cell::new(0) }
+        Self { to, listener, turns: None, begun: Instant::now(), early: Cell::new(0) }
     }
 
-    /// The same, where the listener may be serving somebody else.
-    pub(crate) fn of_turns(to: &'a str, listener: &'a str) -> Self {
-        Self { takes_turns: true, ..Self::new(to, listener) }
+    /// The same, where the listener may be serving somebody else, and nobody but him with these options.
+    pub(crate) fn of_turns(to: &'a str, listener: &'a str, options: &'a str) -> Self {
+        Self { turns: Some(options), ..Self::new(to, listener) }
     }
 
     /// Fails if nobody is there: `reports` say so, and nothing `is_heard`. To be called every
@@ -46,7 +46,7 @@ impl<'a> Presence<'a> {
     }
 
     fn look_at(&self, waited: Duration, reports: u64, is_heard: bool) -> Result<(), Error> {
-        if waited < if self.takes_turns { TURN } else { GRACE } {
+        if waited < if self.turns.is_some() { TURN } else { GRACE } {
             self.early.set(reports);
         } else if reports > self.early.get() && !is_heard {
             return Err(self.nobody());
@@ -63,11 +63,9 @@ impl<'a> Presence<'a> {
     /// Nobody is there.
     pub(crate) fn nobody(&self) -> Error {
         let Error { exit, message } = nobody(self.to, "UDP port", self.listener);
-        let busy = if self.takes_turns {
-            ", or wait until it is done with another sender, if it serves one only (--once, --count, --capture)"
-        } else {
-            ""
-        };
+        let busy = self.turns.map_or_else(String::new, |options| {
+            format!(", or wait until it is done with another sender, if it serves one only ({options})")
+        });
         Error::new(exit, format!("{message}{busy}"))
     }
 }
@@ -91,7 +89,7 @@ mod tests {
         assert!(presence.silent(1, "no answer").message.contains("nobody answers at h:1"));
         let unreachable = presence.silent(0, "no answer");
         assert_eq!((unreachable.exit, &*unreachable.message), (Exit::PeerGone, "no answer"));
-        let presence = Presence::of_turns("h:1", "recv");
+        let presence = Presence::of_turns("h:1", "recv", "--once, --capture");
         let at = |ms, reports| presence.look_at(Duration::from_millis(ms), reports, false);
         assert!(at(1900, 5).is_ok(), "it may be busy");
         assert!(at(2100, 6).unwrap_err().message.contains("another sender"));

@@ -183,7 +183,7 @@ impl<'a> Peer<'a> {
 
     /// The wait for its first answer; `listener` is the command that should run there.
     pub(super) fn presence<'b>(&'b self, listener: &'b str) -> Presence<'b> {
-        Presence::of_turns(&self.name, listener)
+        Presence::of_turns(&self.name, listener, "--once, --capture")
     }
 
     /// The peer must answer for the first time before this.

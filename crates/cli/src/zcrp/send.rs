@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
     let ahead = (AHEAD_BYTES / source.len().max(1)).clamp(1, AHEAD);
     let begun = Instant::now();
-    let presence = Presence::of_turns(&to, "zcrp listen");
+    let presence = Presence::of_turns(&to, "zcrp listen", "--count, --capture");
     let no_answer = || {
         let why = format!(
             "no answer from {to} within {} s: is `pinnace zcrp listen` running there, and does UDP reach it?",

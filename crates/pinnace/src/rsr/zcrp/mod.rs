@@ -85,12 +85,35 @@ fn join(socket: &UdpSocket, control: &TcpStream, port: u16) -> io::Result<[Owned
     Ok([socket.try_clone()?.into(), socket.try_clone()?.into()])
 }
 
-/// Whether the peer has closed the connection. It must not block.
+/// Whether the peer has closed the connection, or keeps to nothing. It must not block.
 fn has_gone(control: &TcpStream) -> bool {
     match control.peek(&mut [0]) {
-        Ok(0) => true,
-        // Nobody says anything after the agreement.
-        Ok(_) => false,
+        // Its end; or it says something, as nobody does after the agreement: behind that no end would be seen.
+        Ok(_) => true,
         Err(error) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::time::Instant;
+
+    #[test]
+    fn who_says_more_than_was_agreed_and_goes_has_gone() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (ours, _) = listener.accept().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        assert!(!has_gone(&ours));
+        theirs.write_all(b"x").unwrap();
+        drop(theirs);
+        let begun = Instant::now();
+        while !has_gone(&ours) {
+            assert!(begun.elapsed() < Duration::from_secs(5), "it keeps its place for ever");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }

@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 const LIFE_SIGN: Duration = Duration::from_millis(100);
 /// Who waits for blocks of the pool looks so often: nobody rings when one is freed.
 const NO_MEMORY: Duration = Duration::from_millis(1);
+/// Who waits for a time while another thread reads looks so often whether it is done.
+const TURN: Duration = Duration::from_millis(1);
 /// The most bytes that one write copies into one qbuf.
 const MOST_COPIED: usize = 64 << 10;
 
@@ -521,11 +523,18 @@ impl Shared {
 
     /// What is half read. Whoever waits for more has it meanwhile: who must not wait is not kept waiting for that.
     fn reading(&self, deadline: Option<Instant>) -> io::Result<MutexGuard<'_, Reading>> {
-        match self.reading.try_lock() {
-            Ok(reading) => Ok(reading),
-            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) if deadline.is_some_and(|it| it <= Instant::now()) => Err(timed_out()),
-            Err(TryLockError::WouldBlock) => Ok(lock(&self.reading)),
+        loop {
+            let now = Instant::now();
+            match (self.reading.try_lock(), deadline) {
+                (Ok(reading), _) => return Ok(reading),
+                (Err(TryLockError::Poisoned(poisoned)), _) => return Ok(poisoned.into_inner()),
+                (Err(TryLockError::WouldBlock), None) => return Ok(lock(&self.reading)),
+                (Err(TryLockError::WouldBlock), Some(deadline)) if deadline <= now => return Err(timed_out()),
+                // A mutex cannot be waited for that long.
+                (Err(TryLockError::WouldBlock), Some(deadline)) => {
+                    std::thread::sleep(TURN.min(deadline - now));
+                }
+            }
         }
     }
 

@@ -311,3 +311,22 @@ fn who_waits_for_bytes_disturbs_nobody_and_finds_the_end_when_reading_is_shut() 
     });
     assert_eq!(a.read(&mut [0; 20]).unwrap(), 13);
 }
+
+#[test]
+fn whoever_waits_shortly_does_not_wait_for_another_who_waits_for_long() {
+    let (a, b) = pair();
+    let (told, tells) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| b.read(&mut [0; 8]).unwrap());
+        let theirs = &b;
+        scope.spawn(move || {
+            // So that the other waits first.
+            thread::sleep(Duration::from_millis(100));
+            theirs.set_read_timeout(Some(Duration::from_millis(50)));
+            told.send(theirs.peek(&mut [0; 8]).map_err(|error| error.kind()))
+        });
+        let told = tells.recv_timeout(Duration::from_secs(5));
+        a.write(b"at last").unwrap();
+        assert_eq!(told, Ok(Err(ErrorKind::WouldBlock)));
+    });
+}

@@ -2,13 +2,14 @@
 //! share them.
 
 use super::{Endpoint, Options};
+use crate::lock::lock;
+use crate::process::OfProcess;
 use crate::xtp::qmp::WeakEndpoint;
-use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use std::{process, thread};
+use std::{io, thread};
 
 /// What is owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,19 +20,18 @@ pub(super) enum Place {
     Interface(String),
 }
 
-/// An endpoint that somebody uses or has used, and who can use it: a child process cannot, nor can another network
-/// namespace.
+/// An endpoint that somebody uses or has used, and who can use it: another network namespace cannot.
 #[derive(Debug)]
 struct Owned {
     place: Place,
-    process: u32,
     /// Of the thread that made it.
     namespace: u64,
     endpoint: WeakEndpoint,
     options: Arc<Options>,
 }
 
-static OWNED: Mutex<Vec<Owned>> = Mutex::new(Vec::new());
+/// A child process can use none of its parent's.
+static OWNED: OfProcess<Mutex<Vec<Owned>>> = OfProcess::new();
 
 /// How long an endpoint may take to end whose last handle is gone.
 const ENDING: Duration = Duration::from_secs(3);
@@ -44,9 +44,9 @@ fn namespace() -> u64 {
 /// The endpoint of this process at `place`, or the one that `make` makes. `None`: everybody has one of their own.
 pub(super) fn get(place: Option<Place>, make: impl Fn() -> io::Result<Endpoint>) -> io::Result<Endpoint> {
     let Some(place) = place else { return make() };
-    let (process, namespace) = (process::id(), namespace());
-    let is_it = |it: &Owned| it.place == place && it.process == process && it.namespace == namespace;
-    let mut owned = OWNED.lock().unwrap_or_else(PoisonError::into_inner);
+    let namespace = namespace();
+    let is_it = |it: &Owned| it.place == place && it.namespace == namespace;
+    let mut owned = lock(OWNED.get());
     let found = owned.iter().position(is_it);
     if let Some(found) = found.and_then(|index| owned.get(index))
         && let Some(inner) = found.endpoint.upgrade()
@@ -67,6 +67,36 @@ pub(super) fn get(place: Option<Place>, make: impl Fn() -> io::Result<Endpoint>)
         }
     };
     let options = endpoint.options.clone();
-    owned.push(Owned { place, process, namespace, endpoint: endpoint.inner.downgrade(), options });
+    owned.push(Owned { place, namespace, endpoint: endpoint.inner.downgrade(), options });
     Ok(endpoint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_waits_for_no_thread_of_its_parent() {
+        // As if a thread had it at the fork, of which the child has no copy.
+        let held = lock(OWNED.get());
+        // SAFETY: the child uses nothing of other threads but memory, which the C library makes usable in it, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let place = Some(Place::Interface("none".to_owned()));
+            let is_refused = get(place, || Err(io::ErrorKind::NotFound.into())).is_err();
+            // SAFETY: ends the child, which is this function's own, at once.
+            unsafe { libc::_exit(if is_refused { 0 } else { 1 }) };
+        }
+        drop(held);
+        let (begin, mut status) = (Instant::now(), -1);
+        // SAFETY: the child is this test's own, and the pointer that of `status`.
+        while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
+            if begin.elapsed() > Duration::from_secs(10) {
+                // SAFETY: as above.
+                unsafe { libc::kill(child, libc::SIGKILL) };
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(status, 0, "it was answered");
+    }
 }

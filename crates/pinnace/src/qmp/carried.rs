@@ -5,12 +5,13 @@
 use super::arrivals::Arrivals;
 use super::{Carrier, Options, Stream, Way};
 use crate::daemon::{Arrival, Client};
-use pinnace_runtime::WakeFd;
+use crate::lock::lock;
+use pinnace_runtime::{Waiting, WakeFd, Wakers};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 /// The daemon that may help out where `error` is what came of using a link.
@@ -51,19 +52,15 @@ pub(super) struct Carried {
 /// Wakes who waits for arrivals.
 #[derive(Debug, Default)]
 struct Bell {
-    tasks: Mutex<Vec<Waker>>,
+    tasks: Mutex<Wakers>,
     rings: Condvar,
 }
 
 impl Bell {
-    fn lock(&self) -> MutexGuard<'_, Vec<Waker>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn ring(&self) {
-        let tasks = std::mem::take(&mut *self.lock());
+        let tasks = std::mem::take(&mut *lock(&self.tasks));
         self.rings.notify_all();
-        tasks.into_iter().for_each(Waker::wake);
+        tasks.wake();
     }
 }
 
@@ -79,7 +76,7 @@ impl Carried {
     }
 
     pub(super) fn accept(&self, deadline: Option<Instant>) -> Option<Arrival> {
-        let mut waiting = self.bell.lock();
+        let mut waiting = lock(&self.bell.tasks);
         loop {
             if let Some(arrival) = self.arrivals.pop() {
                 return Some(arrival);
@@ -94,16 +91,16 @@ impl Carried {
     }
 
     pub(super) async fn accept_async(&self) -> Arrival {
+        let mut waiting = Waiting::default();
         poll_fn(|context| {
-            let mut waiting = self.bell.lock();
-            match self.arrivals.pop() {
-                Some(arrival) => Poll::Ready(arrival),
-                None => {
-                    waiting.retain(|waker| !waker.will_wake(context.waker()));
-                    waiting.push(context.waker().clone());
-                    Poll::Pending
-                }
+            let mut tasks = lock(&self.bell.tasks);
+            if let Some(arrival) = self.arrivals.pop() {
+                return Poll::Ready(arrival);
             }
+            let old = tasks.add(&mut waiting, context.waker());
+            drop(tasks);
+            drop(old);
+            Poll::Pending
         })
         .await
     }

@@ -40,7 +40,8 @@ pub struct EndpointOptions {
     /// [`Error::MessageTooLong`](crate::Error::MessageTooLong), and the peer learns that the connection is broken off. Who
     /// connects, and says how long its messages are, takes as long ones as answers.
     pub longest_message: u64,
-    /// Connections that wait to be accepted, and those that are being set up; more are turned away.
+    /// Connections that wait to be accepted, and those that are being set up; more are turned away. There is always room for
+    /// one.
     pub backlog: usize,
     /// What a source with several receivers ([`Endpoint::connect_all`](super::Endpoint::connect_all)) does about one that
     /// has no room for a message while others have: unless said, it is cut off after two seconds.

@@ -209,7 +209,8 @@ impl Serving {
             shared: Arc::new(shared),
             socket,
             local,
-            options: options.clone(),
+            // Somebody has to have room to be set up.
+            options: EndpointOptions { backlog: options.backlog.max(1), ..options.clone() },
             cookies: Cookies::new(),
             allowance: (MOST_ANSWERS, Instant::now()),
             natives: Vec::new(),
@@ -476,7 +477,7 @@ impl Serving {
 
     /// Somebody has come, and will say who it is.
     fn begin(&mut self, carrier: Carrier, peer: SocketAddr) {
-        if self.tasks.len() < 2 * self.options.backlog {
+        if self.tasks.len() < self.options.backlog.saturating_mul(2) {
             let expires = Instant::now() + PATIENCE / 2;
             self.tasks.push(Task::new(&self.shared.thread, expires, natives::introduce(carrier, peer)));
         }

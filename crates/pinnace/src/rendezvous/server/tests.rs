@@ -184,3 +184,13 @@ fn whoever_connects_in_order_does_not_wait_until_the_introduction_is_acknowledge
         serving.join().unwrap();
     }
 }
+
+#[test]
+fn a_backlog_of_any_size_lets_somebody_in() {
+    for backlog in [0, 1, usize::MAX] {
+        let server = Endpoint::bind_with("127.0.0.1:0", &EndpointOptions { backlog, ..EndpointOptions::default() });
+        let listener = server.unwrap().listen(&Service::new()).unwrap();
+        let _client = crate::connect(&listener.local_addr().to_string()).unwrap();
+        assert!(listener.accept_timeout(Duration::from_secs(10)).unwrap().is_some(), "{backlog}");
+    }
+}

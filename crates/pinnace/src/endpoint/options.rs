@@ -3,7 +3,7 @@
 use crate::a1::SlowSink;
 use crate::fault::another;
 use crate::network::deadline;
-use crate::rendezvous::is_duplex;
+use crate::rendezvous::{Control, is_duplex};
 use crate::service::{Selection, Service};
 use crate::zcrp::Profile;
 use crate::{ControllerKind, Idle, a1, qmp, vrp, xtp, zcrp};
@@ -111,6 +111,11 @@ impl EndpointOptions {
         self.longest_message.max(said)
     }
 
+    /// The same of a socket that peers come to: who they are, which they say first, may be longer.
+    pub(crate) fn longest_to_come(&self) -> u64 {
+        self.longest_message.max(Control::MOST_BYTES as u64)
+    }
+
     /// When a call that connects now has to end.
     pub(crate) fn connect_deadline(&self) -> Option<Instant> {
         self.connect_timeout.and_then(deadline)
@@ -120,7 +125,7 @@ impl EndpointOptions {
     pub(crate) fn xtp(&self, is_ours: bool) -> xtp::Options {
         xtp::Options {
             profile: profile(is_ours),
-            longest_message: self.longest_message,
+            longest_message: self.longest_to_come(),
             congestion: self.congestion,
             idle: self.idle,
             worker: self.worker,

@@ -443,7 +443,7 @@ impl Serving {
             task.expires = task.expires.max(expires);
             return;
         }
-        let future = self.natives[at].accept(self.options.longest_message, self.options.peer_timeout);
+        let future = self.natives[at].accept(self.options.longest_to_come(), self.options.peer_timeout);
         self.natives[at].is_watched = true;
         self.tasks.push(Task::new(&self.shared.thread, expires, future).accepting(at));
     }
@@ -464,9 +464,9 @@ impl Serving {
                 Ok(None) => break,
                 Ok(Some(arrival)) => {
                     let peer = arrival.peer;
-                    let EndpointOptions { longest_message, peer_timeout, .. } = self.options;
+                    let (longest, timeout) = (self.options.longest_to_come(), self.options.peer_timeout);
                     if let Ok(stream) = Stream::over_channel(arrival, &self.options.qmp(true)) {
-                        self.begin(Carrier::Framed(Framed::new(stream, longest_message, peer_timeout)), peer);
+                        self.begin(Carrier::Framed(Framed::new(stream, longest, timeout)), peer);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotConnected => self.registration = None,

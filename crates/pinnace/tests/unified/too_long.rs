@@ -68,6 +68,21 @@ fn no_piece_of_a_message_that_is_too_long_is_taken_for_one() {
     }
 }
 
+/// What both ends say of themselves first is longer than that.
+#[test]
+fn whoever_takes_short_messages_alone_is_reached_over_every_method() {
+    for method in [Method::Zcrp, Method::Vrp, Method::Xtp, Method::Qmp, Method::A1] {
+        let Pair { client, server, _endpoint } = limited(method, "direction=duplex", 10);
+        for (from, to) in [(&client, &server), (&server, &client)] {
+            drop(from.send(vec![1; 10]).unwrap());
+            assert_eq!(to.recv_timeout(LONG).unwrap().unwrap().len(), 10, "{method}");
+        }
+        drop(client.send(vec![1; 11]));
+        let error = server.recv_timeout(LONG).unwrap_err();
+        assert!(matches!(error, Error::MessageTooLong(10)), "{method}: {error}");
+    }
+}
+
 /// Whoever has sent something too long is told, by a call that would wait or by one that does not.
 fn is_told(sender: &Connection, method: Method) {
     let end = Instant::now() + LONG;

@@ -62,6 +62,24 @@ fn a_stream_arrives_whole_by_every_method_and_is_answered() {
     }
 }
 
+/// Where they are cut says nothing: also those of the answer are as short as the service says.
+#[test]
+fn chunks_are_no_longer_than_messages_may_be() {
+    let (input, answer) = (content(200_000), content(100_000));
+    let folder = tempfile::tempdir().unwrap();
+    let back = folder.path().join("answer");
+    std::fs::write(&back, &answer).unwrap();
+    let mut listener = pinnace(&["listen", "127.0.0.1:0", "--json"]);
+    listener.stdin(std::fs::File::open(&back).unwrap()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut listener = listener.spawn().unwrap();
+    let peer = format!("pinnace://{}?direction=duplex&largest=1000", address(&mut listener));
+    let sent = fed(&["connect", &peer], &input);
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    assert!(sent.stdout == answer, "{} bytes", sent.stdout.len());
+    let received = listener.wait_with_output().unwrap();
+    assert!(received.stdout == input, "{} bytes: {}", received.stdout.len(), text(&received.stderr));
+}
+
 /// Where it listens: the first event on standard error.
 fn address(listener: &mut Child) -> String {
     let stderr = listener.stderr.as_mut().unwrap();

@@ -86,7 +86,7 @@ struct Common {
     /// What is needed, or accepted at most: words like 'loss=5% run=4KiB size=2MB' (pinnace explain knows them)
     #[arg(short, long, value_name = "WORDS")]
     service: Option<String>,
-    /// How standard input is cut into messages: chunks (as it comes), lines, whole, length-prefixed (4 bytes, big-endian,
+    /// How standard input is cut into messages: chunks (as it comes, no longer than messages may be), lines, whole, length-prefixed (4 bytes, big-endian,
     /// also before each message on standard output), or records of a SIZE [default: chunks; records if the service says
     /// size=]
     #[arg(short, long, value_name = "chunks|lines|whole|length-prefixed|SIZE")]

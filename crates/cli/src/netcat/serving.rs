@@ -202,6 +202,23 @@ impl Serving {
         Ok(receivers.iter().map(|receiver| format!("{} {}", receiver.address, receiver.state)).collect())
     }
 
+    /// The messages that it is: a chunk may be cut anywhere.
+    fn pieces(&self, message: Vec<u8>) -> Vec<Vec<u8>> {
+        let most = target::bytes_of(&self.connection.service(), "largest").unwrap_or(u64::MAX).max(1);
+        if self.mode != Mode::Chunks || message.len() as u64 <= most {
+            return vec![message];
+        }
+        message.chunks(most as usize).map(<[u8]>::to_vec).collect()
+    }
+
+    fn send_one(&self, message: Vec<u8>) -> Result<(), Error> {
+        let bytes = message.len() as u64;
+        drop(self.connection.send(message).map_err(|unsent| self.failed(&unsent.error))?);
+        self.counts.messages_sent.fetch_add(1, Ordering::Relaxed);
+        self.counts.bytes_sent.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Sends what there is, and closes our direction at the end.
     fn send(&self, input: &Input) -> Result<(), Error> {
         while !self.stop.load(Ordering::Relaxed) {
@@ -218,10 +235,7 @@ impl Serving {
                     };
                 }
                 Next::Message(message) => {
-                    let bytes = message.len() as u64;
-                    drop(self.connection.send(message).map_err(|unsent| self.failed(&unsent.error))?);
-                    self.counts.messages_sent.fetch_add(1, Ordering::Relaxed);
-                    self.counts.bytes_sent.fetch_add(bytes, Ordering::Relaxed);
+                    self.pieces(message).into_iter().try_for_each(|piece| self.send_one(piece))?;
                 }
             }
         }

@@ -235,7 +235,7 @@ impl Connection {
         if let Err(gone) = self.check_known() {
             return Err(Unsent::new(message, gone));
         }
-        let (bytes, most) = (message.len() as u64, self.largest.load(Ordering::Relaxed));
+        let (bytes, most) = (message.len() as u64, self.largest());
         if bytes > most {
             return Err(Unsent::new(message, ConnectionError::MessageTooLong { bytes, most }));
         }
@@ -525,7 +525,7 @@ impl Connection {
     }
 
     /// What is sent from now on is sent with this service. The method stays, and so does what was agreed on with the peer:
-    /// direction, order, and the largest message.
+    /// direction and order, and how long a message it takes.
     ///
     /// # Errors
     /// [`ConnectionError::Cannot`] if the method does not meet the service on this path, and why; or if it says anew what
@@ -558,6 +558,11 @@ impl Connection {
         self.largest.store(largest_of(service), Ordering::Relaxed);
         *current = service.clone();
         Ok(())
+    }
+
+    /// Bytes of the largest message that may be sent.
+    pub(super) fn largest(&self) -> u64 {
+        self.largest.load(Ordering::Relaxed)
     }
 
     fn current(&self) -> MutexGuard<'_, Service> {

@@ -6,7 +6,7 @@ use crate::{Error, Message};
 use std::io::{self, Read, Write};
 
 /// The most bytes of one write, which are one message.
-const MOST_WRITTEN: usize = 256 << 10;
+const MOST_WRITTEN: u64 = 256 << 10;
 
 /// A connection as a stream of bytes ([`Connection::stream`]): what is written is sent at once, in messages of the method's;
 /// what is read are the bytes of messages, one after the other.
@@ -99,7 +99,8 @@ fn gap_before(connection: &Connection, received: Option<&Received>) -> Option<u6
 
 impl Write for MessageStream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let bytes = &bytes[..bytes.len().min(MOST_WRITTEN)];
+        let most = self.connection.largest().clamp(1, MOST_WRITTEN);
+        let bytes = &bytes[..bytes.len().min(most as usize)];
         if !bytes.is_empty() {
             let sent = self.connection.send(Message::from_vec(bytes.to_vec()));
             drop(sent.map_err(|unsent| io::Error::from(unsent.error))?);

@@ -4,6 +4,7 @@
 use super::body::{LONG, Pair, duplex, forced, pair_of, pair_with, pattern};
 use pinnace::service::{Method, Service};
 use pinnace::{Connection, Endpoint, EndpointOptions, Error, Received, ReceivedInto};
+use std::io::Write;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
@@ -80,6 +81,16 @@ fn whoever_takes_short_messages_alone_is_reached_over_every_method() {
         drop(client.send(vec![1; 11]));
         let error = server.recv_timeout(LONG).unwrap_err();
         assert!(matches!(error, Error::MessageTooLong(10)), "{method}: {error}");
+    }
+}
+
+#[test]
+fn a_stream_is_cut_into_messages_as_long_as_the_service_says() {
+    let Pair { client, server, _endpoint } = pair_of(Method::Xtp, &"direction=duplex largest=1000".parse().unwrap());
+    let bytes = pattern(2500, 5);
+    client.stream().unwrap().write_all(&bytes).unwrap();
+    for piece in bytes.chunks(1000) {
+        assert!(*server.recv_timeout(LONG).unwrap().unwrap() == *piece);
     }
 }
 

@@ -15,16 +15,19 @@ use libc::{c_int, c_void, iovec};
 use pinnace::vrp::Contract;
 use pinnace::{Delivery, Message, PerMessage, Unsent};
 use std::cell::RefCell;
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// IOV_MAX.
 const MOST_PARTS: c_int = 1024;
-/// The most bytes that a write of a stream sends as one message.
-const MOST_WRITTEN: usize = 256 << 10;
 
 fn too_long() -> Failure {
     pinnace::Error::TooLarge.into()
+}
+
+fn of_system(source: std::io::Error) -> pinnace::Error {
+    pinnace::Error::Io { action: "cannot write".to_owned(), source }
 }
 
 fn invalid(text: impl Into<String>) -> Failure {
@@ -306,17 +309,16 @@ pub unsafe extern "C" fn pinnace_write(
 ) -> isize {
     told(-1, || {
         let line: Arc<Line> = find(connection)?;
-        drop(line.connection.stream()?);
+        let mut stream = line.connection.stream()?;
         // SAFETY: C promises memory to read.
         let all = unsafe { bytes(data, size)? };
-        let mut taken = 0usize;
-        for piece in all.chunks(MOST_WRITTEN) {
-            match line.connection.send(piece.to_vec()) {
-                Ok(sending) => drop(sending),
+        let mut taken = 0;
+        while taken < all.len() {
+            match stream.write(&all[taken..]) {
+                Ok(more) => taken += more,
                 Err(_) if taken > 0 => break,
-                Err(unsent) => return Err(line.failed(unsent.error)),
+                Err(error) => return Err(line.failed(error.downcast().unwrap_or_else(of_system))),
             }
-            taken += piece.len();
         }
         Ok(taken.cast_signed())
     })

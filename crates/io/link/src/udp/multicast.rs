@@ -49,18 +49,6 @@ impl UdpLink {
         self.send_multicast(group, options)
     }
 
-    /// Ends a membership.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub fn leave_multicast(&mut self, group: IpAddr, options: &MulticastOptions) -> io::Result<()> {
-        let socket = self.own_socket()?;
-        match group {
-            IpAddr::V4(group) => socket.leave_multicast_v4(&group, &options.interface),
-            IpAddr::V6(group) => socket.leave_multicast_v6(&group, options.interface_index),
-        }
-    }
-
     /// How datagrams to groups like `group` leave.
     pub(super) fn send_multicast(&mut self, group: IpAddr, options: &MulticastOptions) -> io::Result<()> {
         let fd = self.own_socket()?.as_raw_fd();

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// The largest message that is sent back, in bytes.
 const LARGEST: usize = 1 << 26;
+/// The most messages under way at a time.
+const DEPTH: usize = 2;
 /// Peers at a time.
 const PEERS: usize = 16;
 /// The longest line that a peer may write.
@@ -54,11 +56,20 @@ pub(super) fn run(address: SocketAddr, output: &Output) -> Result<(), Error> {
                     output.warn(format_args!("{peer} was turned away: cannot start a thread: {error}"));
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(interrupt::LOOK),
-            // The peer may have gone before it was accepted.
-            Err(error) => output.note(format_args!("cannot accept: {error}")),
+            Err(error) => {
+                // The peer may have gone before it was accepted; or there are no descriptors, and will not be at once.
+                if error.kind() != io::ErrorKind::WouldBlock {
+                    output.note(format_args!("cannot accept: {error}"));
+                }
+                std::thread::sleep(interrupt::LOOK);
+            }
         }
     }
+}
+
+/// Whether a job is what `pinnace ping` asks for: its messages take memory here, each as often as there are some under way.
+fn is_ping(job: &Job) -> bool {
+    job.role == Role::Pong && job.size <= LARGEST && job.depth <= DEPTH
 }
 
 /// Does one job for a peer.
@@ -74,7 +85,7 @@ fn serve(stream: &TcpStream) -> Result<(), Error> {
     };
     let Some(line) = next().map_err(failed)? else { return Ok(()) };
     let job: Job = serde_json::from_str(&line).map_err(|error| Error::usage(format!("no job: {error}")))?;
-    if job.role != Role::Pong || job.size > LARGEST {
+    if !is_ping(&job) {
         return Err(Error::usage("it asked for something else than pings, or for very large ones"));
     }
     // The peer cannot know how this host is called; what it connected to is reachable.
@@ -100,4 +111,23 @@ fn serve(stream: &TcpStream) -> Result<(), Error> {
     let _ = child.kill();
     let _ = child.wait();
     orders.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::{IdleChoice, Path, Transport};
+
+    #[test]
+    fn a_peer_takes_no_more_memory_than_pings_do() {
+        let ping = |size, depth| Job {
+            role: Role::Pong,
+            depth,
+            ..Job::new(&Transport::Zcrp, size, IdleChoice::Block, Path::Lo)
+        };
+        let asked = Job::new(&Transport::Zcrp, LARGEST, IdleChoice::Block, Path::Lo).depth;
+        assert!(is_ping(&ping(LARGEST, asked)));
+        assert!(!is_ping(&ping(LARGEST + 1, asked)));
+        assert!(!is_ping(&ping(16, 1 << 40)));
+    }
 }

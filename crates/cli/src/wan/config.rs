@@ -91,7 +91,7 @@ impl Config {
 
     /// Bytes that the windows of a transport have to hold for a full link: what is under way, and a full queue.
     pub(crate) fn window_bytes(&self) -> u64 {
-        under_way(&self.forward, self.rtt()) + queue_bytes(&self.forward)
+        under_way(&self.forward, self.rtt()).saturating_add(queue_bytes(&self.forward))
     }
 }
 
@@ -114,7 +114,7 @@ fn queue_bytes(direction: &NetworkConfig) -> u64 {
 /// Bytes that can be inside one direction at a time.
 pub(super) fn capacity(direction: &NetworkConfig) -> u64 {
     let held = if direction.reorder > 0.0 { direction.reorder_by } else { Duration::ZERO };
-    under_way(direction, direction.delay + direction.jitter + held) + queue_bytes(direction)
+    under_way(direction, direction.delay + direction.jitter + held).saturating_add(queue_bytes(direction))
 }
 
 impl FromStr for Config {
@@ -201,6 +201,12 @@ mod tests {
         assert_eq!(config.to_string(), "rate=100mbit,rtt=60ms,loss=1%");
         assert_eq!((config.rtt(), config.forward.queue_bytes()), (Duration::from_millis(60), Some(750_000)));
         assert_eq!((config.forward, config.mtu, config.seed), (config.back, 1500, 1));
+    }
+
+    #[test]
+    fn a_queue_of_any_size_counts_as_what_it_is() {
+        let config: Config = format!("rate=100mbit,rtt=60ms,queue={}", u64::MAX).parse().unwrap();
+        assert_eq!((config.window_bytes(), capacity(&config.forward)), (u64::MAX, u64::MAX));
     }
 
     #[test]

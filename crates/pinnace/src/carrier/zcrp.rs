@@ -113,6 +113,15 @@ impl Zcrp {
         Ok(())
     }
 
+    /// The same, where none waits any more: each was lost to a failure, which is what there is to say.
+    fn repost(&self, incoming: &mut Incoming) -> Result<(), Error> {
+        if !incoming.posted.is_empty() {
+            return Ok(());
+        }
+        self.check_gone()?;
+        self.post(incoming)
+    }
+
     /// What has come in the first buffer. `None`: nothing for the application, or not the end of its message.
     fn on_piece(&self, incoming: &mut Incoming, message: Message) -> Result<Option<Received>, Error> {
         // What has come has come, even if nothing more can: that is told when there is nothing else.
@@ -264,6 +273,7 @@ impl Zcrp {
             return ready;
         }
         while !incoming.has_ended {
+            self.repost(incoming)?;
             let first = incoming.posted.pop_front().ok_or_else(no_buffers)?;
             let wait = at_most(self.silence.interval(), deadline);
             match first.wait_timeout(wait) {
@@ -298,6 +308,7 @@ impl Zcrp {
             return ready;
         }
         while !incoming.has_ended {
+            self.repost(incoming)?;
             let first = incoming.posted.front_mut().ok_or_else(no_buffers)?;
             let asks = self.silence.asks_at(Instant::now(), Duration::ZERO);
             let Some(message) = within(asks, first).await else {

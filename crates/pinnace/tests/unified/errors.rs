@@ -45,6 +45,24 @@ fn an_endpoint_where_nobody_listens_says_so_and_one_that_listens_has_the_next() 
 }
 
 #[test]
+fn whoever_receives_from_a_peer_that_is_gone_is_told_so_as_often_as_it_asks() {
+    for method in [Method::Xtp, Method::Qmp, Method::Zcrp, Method::Vrp, Method::A1] {
+        let options = EndpointOptions { peer_timeout: Duration::from_millis(500), ..EndpointOptions::default() };
+        let endpoint = Endpoint::bind_with("127.0.0.1:0", &options).unwrap();
+        let listener = endpoint.listen(&Service::new()).unwrap();
+        let client = Endpoint::client_with(&EndpointOptions { worker: false, ..forced(method) });
+        let client = client.connect(&listener.local_addr().to_string(), &"direction=duplex".parse().unwrap()).unwrap();
+        let server = listener.accept_timeout(LONG).unwrap().expect("somebody has come");
+        // As if it were killed: nobody answers for it any more.
+        std::mem::forget(client);
+        let first = server.recv_timeout(LONG).unwrap_err().to_string();
+        for _ in 0..100 {
+            assert_eq!(server.recv_timeout(LONG).unwrap_err().to_string(), first, "{method}");
+        }
+    }
+}
+
+#[test]
 fn whoever_stops_listening_waits_for_nobody_who_was_not_accepted() {
     for method in [Method::Xtp, Method::Qmp, Method::Zcrp, Method::Vrp, Method::A1] {
         let endpoint = Endpoint::bind("127.0.0.1:0").unwrap();

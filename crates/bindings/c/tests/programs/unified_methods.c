@@ -63,7 +63,7 @@ static void streams(const char *method) {
     size_t at = 0;
     ssize_t count;
     pthread_t thread;
-    pair_of(method, "size=64KiB", &client, &server);
+    pair_of(method, "size=64KiB largest=100kB", &client, &server);
     CHECK(pthread_create(&thread, NULL, write_all, client) == 0);
     while ((count = pinnace_read(server, piece, sizeof piece, LONG)) > 0)
         for (ssize_t next = 0; next < count; next++, at++)

@@ -144,6 +144,25 @@ fn a_small_unit_leaves_the_other_half_credit_for_its_answer() {
 }
 
 #[test]
+fn requests_leave_credit_for_an_acknowledgement_that_waits() {
+    //= Z-11, Z-13 test
+    let mut half = Half::receiver(&config());
+    for _ in 0..100 {
+        half.post(500);
+    }
+    half.feed(&encode_idle(0));
+    half.take();
+    let mut came = 56;
+    for number in 0..20 {
+        // Another one is announced, so this one is acknowledged by the timer; meanwhile requests are due.
+        half.feed(&plain_unit(0, number, 99 + number, &[5; 3], false));
+        came += 3 + 28 + 28;
+        half.millis(6);
+        assert!(acknowledged(&half.take(), 99 + number), "after {came} bytes");
+    }
+}
+
+#[test]
 fn nothing_is_padded_at_the_cost_of_whoever_has_shown_nothing() {
     let mut half = duplex(&config());
     half.post(4000);

@@ -38,6 +38,13 @@ impl Receiver {
         path.largest(self.config.control_capacity()) & !3
     }
 
+    /// What must be left for an acknowledgement that waits for its time: it says more than a request, and what is not
+    /// acknowledged is sent again.
+    fn owed(&self, path: &Path) -> usize {
+        let is_owed = path.is_limited() && self.report.is_unreported();
+        if is_owed { MIN_REPORT + Allowance::LOWER_HEADERS as usize } else { 0 }
+    }
+
     /// Whether not even the smallest answer may be sent before more comes from the peer.
     pub(super) fn is_muted(&self, path: &Path) -> bool {
         self.capacity(path) < MIN_REPORT
@@ -93,7 +100,8 @@ impl Receiver {
     //= Z-3
     //= Z-13
     fn poll_requests(&mut self, now: Time, train: &mut Train, path: &mut Path) -> bool {
-        let capacity = self.capacity(path);
+        let most = path.largest(usize::MAX).saturating_sub(self.owed(path));
+        let capacity = self.config.control_capacity().min(most) & !3;
         let pairs = (capacity.saturating_sub(8) / 8).min(if self.cautious(path) { CAUTIOUS_PAIRS } else { usize::MAX });
         if self.repeating.is_some() && pairs > 0 && self.poll_repetitions(now, train, path, pairs) {
             return true;
@@ -204,7 +212,7 @@ impl Receiver {
     //= Z-21
     fn poll_flow(&mut self, train: &mut Train, path: &mut Path) -> bool {
         // What may not leave yet leaves when more has come.
-        if !self.flow_due || !path.may_send(16) {
+        if !self.flow_due || !path.may_send(16 + self.owed(path)) {
             return false;
         }
         self.flow_due = false;

@@ -303,6 +303,55 @@ fn a_report_that_was_lost_and_is_repeated_measures_nothing() {
     assert_eq!(transmissions(&mut half, 100), [35]);
 }
 
+#[test]
+fn a_late_acknowledgement_measures_nothing_because_it_may_repeat_one_that_was_lost() {
+    //= Z-12 test
+    for (answers, expected) in [(1, 200), (2, 20)] {
+        let (mut half, _, first) = started(&config(), 50);
+        let number = |step: u32| first.wrapping_add(step);
+        assert_eq!(transmissions(&mut half, 2400), [200, 600, 1400, 2400]);
+        // The newest has come, which is said in a block of its own behind what is said again of the first.
+        for block in [[number(0), number(1)], [number(4), number(5)]].iter().take(answers) {
+            half.feed(&ack(true, block));
+        }
+        assert!(half.take_events().iter().any(sent(0, Ok(()))));
+        half.send(&bytes(10));
+        half.feed(&request(&[(1, 10)]));
+        half.take();
+        assert_eq!(transmissions(&mut half, 1000).first(), Some(&expected), "{answers} blocks");
+    }
+}
+
+#[test]
+fn a_round_trip_longer_than_the_first_timeout_is_learnt() {
+    //= Z-12 test
+    for round_trip in [300, 600, 1500, 4000] {
+        let mut half = Half::sender(&config());
+        let mut answers: Vec<(u64, u32)> = Vec::new();
+        let mut counts = Vec::new();
+        let mut time = 0;
+        for message in 0..6 {
+            half.send(&bytes(50));
+            half.feed(&request(&[(message, 50)]));
+            let mut count = 0;
+            while !half.take_events().iter().any(sent(u64::from(message), Ok(()))) {
+                half.millis(1);
+                time += 1;
+                for unit in units(&mut half) {
+                    count += 1;
+                    answers.push((time + round_trip, unit.sequence));
+                }
+                for (_, number) in answers.extract_if(.., |(due, _)| *due <= time) {
+                    half.feed(&ack(true, &[number, number.wrapping_add(1)]));
+                }
+                assert!(time < 100_000);
+            }
+            counts.push(count);
+        }
+        assert_eq!(counts[3..], [1, 1, 1], "{round_trip} ms: {counts:?}");
+    }
+}
+
 /// A sender that knows a round trip of 10 ms and whose eight units in transit left one a millisecond. The first of them
 /// expires 35 ms after it left: 10 + 4 * 5 + 5.
 fn flight(congestion: ControllerKind) -> Half {

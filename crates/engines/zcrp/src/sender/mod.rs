@@ -56,6 +56,8 @@ pub struct Sender {
     /// No sequence number from here on has been reported as received. Only those measure the round trip: a report of one before may
     /// repeat what was lost, and the time since is that of the loss.
     measured_to: u64,
+    /// What measures the round trip in place of a late acknowledgement.
+    awaited: Option<Awaited>,
     /// When the oldest transmission may have been unanswered for too long. Never late.
     timer: Option<Time>,
     /// When the time-out was last doubled, and what it had been: what had left before then keeps it.
@@ -107,6 +109,7 @@ impl Sender {
             transit: Transit::new(random.next_u64() as u32),
             rtt,
             measured_to: 0,
+            awaited: None,
             timer: None,
             backed_off: None,
             probing: false,
@@ -399,7 +402,6 @@ impl Sender {
         let rtt = newest_sent.map(|sent_at| now - sent_at);
         let in_flight_after = self.transit.bytes_in_flight();
         if let Some(rtt) = rtt {
-            // Every transmission has a number of its own, so no measure is ambiguous and Karn's rule is kept for free.
             self.rtt.on_sample(now, rtt);
         }
         if has_arrived {
@@ -421,8 +423,13 @@ impl Sender {
     //= Z-8
     //= Z-15
     fn on_delivered(&mut self, now: Time, low: u64, high: u64, newest_sent: &mut Option<Time>) -> bool {
+        if let Some(awaited) = self.awaited.take_if(|awaited| (low..high).contains(&awaited.number))
+            && now - awaited.sent_at <= awaited.most
+        {
+            *newest_sent = Some(awaited.sent_at);
+        }
         let Self { transit, messages, base, delivery, events, counters, measured_to, .. } = self;
-        let mut is_news = false;
+        let (mut is_news, mut late) = (false, None);
         transit.decide(low, high, Fate::Acknowledged, |run| {
             if run.fate == Fate::InTransit {
                 delivery.on_packet_acked(now, run.total_bytes(), &run.stamp);
@@ -430,7 +437,11 @@ impl Sender {
             is_news = true;
             if run.end() > *measured_to {
                 *measured_to = run.end();
-                *newest_sent = Some(run.stamp.sent_at);
+                // What was given up may have come in time, and only the first report of it was lost.
+                match run.fate {
+                    Fate::InTransit => *newest_sent = Some(run.stamp.sent_at),
+                    _ => late = Some(*run),
+                }
             }
             let Some(message) = run.message.checked_sub(*base).and_then(|index| messages.get_mut(index as usize))
             else {
@@ -451,6 +462,14 @@ impl Sender {
             }
             true
         });
+        if let Some(run) = late
+            && let Some((number, sent_at)) = self.transit.newest_of(run.message, run.units().1 - 1)
+            && number >= run.end()
+        {
+            // A quarter more, because no two round trips are alike.
+            let most = now - run.stamp.sent_at;
+            self.awaited = Some(Awaited { number, sent_at, most: most + most / 4 });
+        }
         while self.messages.front().is_some_and(|message| message.state == State::Ended) {
             self.messages.pop_front();
             self.base += 1;
@@ -585,6 +604,16 @@ impl Sender {
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
+}
+
+/// The newest transmission of a unit of which one before was acknowledged, late. If that was so because the path is long,
+/// then this one will be, too, though nobody needs it any more: without it no time-out would ever reach such a round trip.
+#[derive(Clone, Copy, Debug)]
+struct Awaited {
+    number: u64,
+    sent_at: Time,
+    /// The round trip is no longer than that; what says more repeats a report that was lost.
+    most: Duration,
 }
 
 /// Whether every unit of a run has been acknowledged, under whichever number.

@@ -193,6 +193,13 @@ impl Transit {
         self.runs.insert(index + 1, rest);
     }
 
+    /// The newest transmission of a unit: its number, and when it left.
+    pub(super) fn newest_of(&self, message: u64, unit: u32) -> Option<(u64, Time)> {
+        let carries = |run: &&Run| run.message == message && (run.units().0..run.units().1).contains(&unit);
+        let run = self.runs.iter().rev().find(carries)?;
+        Some((run.first + u64::from(unit - run.unit), run.stamp.sent_at))
+    }
+
     /// Forgets the oldest runs: those acknowledged, those `settled` says need no memory, and given-up ones beyond `most`
     /// numbers.
     pub(super) fn forget(&mut self, most: u64, settled: impl Fn(&Run) -> bool) {

@@ -23,6 +23,7 @@ mod experiment;
 mod explain;
 mod files;
 mod interrupt;
+mod linger;
 mod man;
 mod mapped;
 mod netcat;

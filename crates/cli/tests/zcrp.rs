@@ -142,6 +142,44 @@ fn a_sender_that_ends_between_two_messages_is_reported() {
 }
 
 #[test]
+fn a_sender_whose_last_acknowledgements_were_lost_is_answered_when_it_asks_again() {
+    //= Z-15 test
+    let listening = Listening::start(&["zcrp", "listen", "127.0.0.1:0", "--count", "1", "--json"]);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(&*listening.address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    // The request, or an acknowledgement of everything up to `sequence`.
+    let heard = |kind: u8, sequence: u32| {
+        let mut buffer = [0; 600];
+        loop {
+            let bytes = socket.recv(&mut buffer).expect("an answer");
+            let word = |at: usize| u32::from_be_bytes(buffer[at..at + 4].try_into().unwrap());
+            let last = word(4 + 4 * word(0) as usize);
+            if buffer[bytes - 4] == kind && (kind == 0x83 || last == sequence + 1) {
+                return;
+            }
+        }
+    };
+    let unit = |sequence: u32, flags: u8| {
+        let fields = [0, 0, sequence, 0, 0, 0].map(u32::to_be_bytes).concat();
+        socket.send(&[&fields[..], &[flags, 0, 0, 0]].concat()).unwrap();
+    };
+    // Idle; the request; the only unit, the last of a message of nothing.
+    unit(0, 8);
+    heard(0x83, 0);
+    unit(1, 2);
+    heard(0x81, 1);
+    // Every repetition is answered, long after those of the close.
+    for sequence in 2..5 {
+        std::thread::sleep(Duration::from_millis(400));
+        unit(sequence, 2);
+        heard(0x81, sequence);
+    }
+    let (code, out, err) = listening.finish();
+    assert_eq!((code, objects(&out)[1]["bytes"].as_u64()), (Some(0), Some(0)), "{err}");
+}
+
+#[test]
 fn a_killed_peer_is_reported_in_time_at_either_end() {
     let (_, err, _) = kill_either_end("zcrp");
     assert!(err.contains("has not answered"), "{err}");

@@ -5,11 +5,12 @@ use crate::address::resolve;
 use crate::bare::{Local, announce, one_line, pairs};
 use crate::exit::Error;
 use crate::interrupt;
+use crate::linger;
 use crate::output::{self, Output};
 use crate::transport;
 use crate::units::count_of;
 use pinnace::vrp::{Received, Receiver};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -60,7 +61,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let mut tally = Tally::default();
     let result = serve(args, output, &receiver, &mut tally);
     if result.is_ok() {
-        linger(&receiver)?;
+        linger::while_repeated(|| receiver.frames() > 0, || receiver.counters().controls_sent)?;
     }
     receiver.close();
     let Tally { frames, packets, lost: packets_lost, longest_run } = tally;
@@ -95,42 +96,6 @@ fn serve(args: &Args, output: &Output, receiver: &Receiver, tally: &mut Tally) -
     Ok(())
 }
 
-/// How long to answer senders that do not say that they know, and send nothing: theirs were lost, or they are gone.
-const LINGER: Duration = Duration::from_secs(1);
-/// How long to answer those that go on sending.
-const LINGER_AT_MOST: Duration = Duration::from_secs(5);
-/// How often to look whether they do.
-const STEP: Duration = Duration::from_millis(5);
-
-/// Goes on answering until the senders know that their last frames have arrived: an acknowledgement may be lost.
-fn linger(receiver: &Receiver) -> Result<(), Error> {
-    let begun = Instant::now();
-    let mut silence = Silence::default();
-    while receiver.frames() > 0 && silence.goes_on(begun.elapsed(), receiver.counters().controls_sent) {
-        interrupt::check()?;
-        std::thread::sleep(STEP);
-    }
-    Ok(())
-}
-
-/// The wait for senders that may not know yet.
-#[derive(Default)]
-struct Silence {
-    /// What comes is answered.
-    answers: u64,
-    since: Duration,
-}
-
-impl Silence {
-    /// Whether to wait longer, after so long, and after so many answers.
-    fn goes_on(&mut self, waited: Duration, answers: u64) -> bool {
-        if answers != self.answers {
-            (self.answers, self.since) = (answers, waited);
-        }
-        waited < (self.since + LINGER).min(LINGER_AT_MOST)
-    }
-}
-
 fn print(output: &Output, tally: &mut Tally, frame: &Received) {
     let loss = frame.loss();
     Line {
@@ -150,21 +115,4 @@ fn print(output: &Output, tally: &mut Tally, frame: &Received) {
     tally.packets += u64::from(loss.packets);
     tally.lost += u64::from(loss.lost);
     tally.longest_run = tally.longest_run.max(loss.longest_run);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_still_repeats_is_answered_for_a_second_more_and_five_at_most() {
-        let at = |silence: &mut Silence, ms, answers| silence.goes_on(Duration::from_millis(ms), answers);
-        let mut silence = Silence::default();
-        assert!(at(&mut silence, 0, 7) && at(&mut silence, 999, 7) && !at(&mut silence, 1000, 7));
-        let mut silence = Silence::default();
-        assert!(at(&mut silence, 0, 7) && at(&mut silence, 900, 8));
-        assert!(at(&mut silence, 1899, 8) && !at(&mut silence, 1900, 8));
-        let mut silence = Silence::default();
-        assert!((0..5000).all(|ms| at(&mut silence, ms, ms)) && !at(&mut silence, 5000, 5000));
-    }
 }

@@ -5,6 +5,7 @@ use crate::address::resolve;
 use crate::bare::{Local, announce, one_line};
 use crate::exit::{Error, Exit};
 use crate::interrupt;
+use crate::linger;
 use crate::output::{self, Output};
 use crate::senders::{self, Place};
 use crate::transport::{self, Transport};
@@ -90,7 +91,12 @@ fn serve(
             posted.push_back(receiver.post(message).map_err(|unsent| failed(unsent.error))?);
             posts += 1;
         }
-        let Some(next) = posted.pop_front() else { break tally.result() };
+        let Some(next) = posted.pop_front() else {
+            // Nothing that a sender sends says that it knows. Who repeats a unit does not.
+            //= Z-15
+            let repeated = || receiver.counters().units_duplicate;
+            break linger::while_repeated(|| true, repeated).and_then(|()| tally.result());
+        };
         let number = next.number();
         let look = || {
             let is_silent = silence.is_long(receiver);
@@ -106,7 +112,6 @@ fn serve(
         }
         tally.ended += 1;
     };
-    // Goes on answering for a moment, so that the sender learns that its last message has arrived.
     receiver.close();
     let received = tally.ended - tally.refused;
     output.note(format_args!("{} received; {}", count_of(received, "message"), one_line(&receiver.counters())));

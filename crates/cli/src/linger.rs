@@ -5,17 +5,18 @@ use crate::interrupt;
 use std::time::{Duration, Instant};
 
 /// How long to answer senders that do not say that they know, and send nothing: theirs were lost, or they are gone.
-const LINGER: Duration = Duration::from_secs(1);
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
 /// How long to answer those that go on sending.
 const LINGER_AT_MOST: Duration = Duration::from_secs(5);
 /// How often to look whether they do.
 const STEP: Duration = Duration::from_millis(5);
 
-/// Goes on answering while a sender may not know that its last has arrived; `repeated` counts what shows that it does not.
-pub(crate) fn while_repeated(may_not_know: impl Fn() -> bool, repeated: impl Fn() -> u64) -> Result<(), Error> {
+/// Goes on answering senders that may not know that their last has arrived, until for so long, as `patience` says now, there was
+/// nothing that shows that they do not; `repeated` counts that.
+pub(crate) fn while_repeated(patience: impl Fn() -> Duration, repeated: impl Fn() -> u64) -> Result<(), Error> {
     let begun = Instant::now();
     let mut silence = Silence::default();
-    while may_not_know() && silence.goes_on(begun.elapsed(), repeated()) {
+    while silence.goes_on(begun.elapsed(), repeated(), patience()) {
         interrupt::check()?;
         std::thread::sleep(STEP);
     }
@@ -31,11 +32,11 @@ struct Silence {
 
 impl Silence {
     /// Whether to wait longer, after so long, and after so many repetitions.
-    fn goes_on(&mut self, waited: Duration, repeated: u64) -> bool {
+    fn goes_on(&mut self, waited: Duration, repeated: u64, patience: Duration) -> bool {
         if repeated != self.repeated {
             (self.repeated, self.since) = (repeated, waited);
         }
-        waited < (self.since + LINGER).min(LINGER_AT_MOST)
+        waited < (self.since + patience).min(LINGER_AT_MOST)
     }
 }
 
@@ -45,7 +46,7 @@ mod tests {
 
     #[test]
     fn who_still_repeats_is_answered_for_a_second_more_and_five_at_most() {
-        let at = |silence: &mut Silence, ms, repeated| silence.goes_on(Duration::from_millis(ms), repeated);
+        let at = |silence: &mut Silence, ms, repeated| silence.goes_on(Duration::from_millis(ms), repeated, LINGER);
         let mut silence = Silence::default();
         assert!(at(&mut silence, 0, 7) && at(&mut silence, 999, 7) && !at(&mut silence, 1000, 7));
         let mut silence = Silence::default();

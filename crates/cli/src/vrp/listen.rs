@@ -10,7 +10,7 @@ use crate::output::{self, Output};
 use crate::transport;
 use crate::units::count_of;
 use pinnace::vrp::{Received, Receiver};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,7 +61,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let mut tally = Tally::default();
     let result = serve(args, output, &receiver, &mut tally);
     if result.is_ok() {
-        linger::while_repeated(|| receiver.frames() > 0, || receiver.counters().controls_sent)?;
+        let patience = || if receiver.frames() > 0 { linger::LINGER } else { Duration::ZERO };
+        linger::while_repeated(patience, || receiver.counters().controls_sent)?;
     }
     receiver.close();
     let Tally { frames, packets, lost: packets_lost, longest_run } = tally;

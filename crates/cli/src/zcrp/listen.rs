@@ -92,10 +92,7 @@ fn serve(
             posts += 1;
         }
         let Some(next) = posted.pop_front() else {
-            // Nothing that a sender sends says that it knows. Who repeats a unit does not.
-            //= Z-15
-            let repeated = || receiver.counters().units_duplicate;
-            break linger::while_repeated(|| true, repeated).and_then(|()| tally.result());
+            break linger(receiver).and_then(|()| tally.result());
         };
         let number = next.number();
         let look = || {
@@ -116,6 +113,18 @@ fn serve(
     let received = tally.ended - tally.refused;
     output.note(format_args!("{} received; {}", count_of(received, "message"), one_line(&receiver.counters())));
     result
+}
+
+/// Goes on answering a sender that may not know that its last message has arrived: nothing that it sends says that it does, but who
+/// repeats a unit does not. Over a path that loses, some of the repetitions are lost as well, and there is up to a second between them.
+//= Z-15
+fn linger(receiver: &Receiver) -> Result<(), Error> {
+    let lossy = || {
+        let counters = receiver.counters();
+        counters.requests_repeated + counters.units_reported_lost + counters.units_duplicate > 0
+    };
+    let patience = || if lossy() { 3 * linger::LINGER } else { linger::LINGER };
+    linger::while_repeated(patience, || receiver.counters().units_duplicate)
 }
 
 /// How long a sender is silent.

@@ -306,7 +306,8 @@ fn a_report_that_was_lost_and_is_repeated_measures_nothing() {
 #[test]
 fn a_late_acknowledgement_measures_nothing_because_it_may_repeat_one_that_was_lost() {
     //= Z-12 test
-    for (answers, expected) in [(1, 200), (2, 20)] {
+    // At most a second, which a path as long as that needs, and no measure.
+    for (answers, expected) in [(1, 1000), (2, 20)] {
         let (mut half, _, first) = started(&config(), 50);
         let number = |step: u32| first.wrapping_add(step);
         assert_eq!(transmissions(&mut half, 2400), [200, 600, 1400, 2400]);
@@ -318,7 +319,7 @@ fn a_late_acknowledgement_measures_nothing_because_it_may_repeat_one_that_was_lo
         half.send(&bytes(10));
         half.feed(&request(&[(1, 10)]));
         half.take();
-        assert_eq!(transmissions(&mut half, 1000).first(), Some(&expected), "{answers} blocks");
+        assert_eq!(transmissions(&mut half, 1100).first(), Some(&expected), "{answers} blocks");
     }
 }
 

@@ -22,6 +22,8 @@ use transit::{Fate, Run, Timeouts, Transit};
 
 /// How long a request for messages that nobody has sent waits for its answer: less than its repetition takes.
 const IDLE_ANSWER_DELAY: Duration = Duration::from_millis(20);
+/// The time-out is doubled up to this.
+const BACK_OFF_CAP: Duration = Duration::from_secs(1);
 
 /// One unit of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +60,8 @@ pub struct Sender {
     measured_to: u64,
     /// What measures the round trip in place of a late acknowledgement.
     awaited: Option<Awaited>,
+    /// The time-out that a late acknowledgement suggests. It counts until there is a measure.
+    presumed: Duration,
     /// When the oldest transmission may have been unanswered for too long. Never late.
     timer: Option<Time>,
     /// When the time-out was last doubled, and what it had been: what had left before then keeps it.
@@ -91,7 +95,7 @@ impl Sender {
             extra: config.ack_delay,
             floor: config.timeout_floor,
             cap: Duration::from_secs(60),
-            back_off_cap: Duration::from_secs(1),
+            back_off_cap: BACK_OFF_CAP,
             initial: Duration::from_millis(200),
             ..RttConfig::default()
         });
@@ -110,6 +114,7 @@ impl Sender {
             rtt,
             measured_to: 0,
             awaited: None,
+            presumed: Duration::ZERO,
             timer: None,
             backed_off: None,
             probing: false,
@@ -407,7 +412,7 @@ impl Sender {
         if has_arrived {
             self.rtt.reset_back_off();
             // The timer was set by an older, longer estimate, perhaps.
-            self.timer = self.timer.map(|timer| timer.min(now + self.rtt.timeout()));
+            self.timer = self.timer.map(|timer| timer.min(now + self.timeout()));
         }
         if lost_bytes > 0 {
             self.congestion.on_loss(&LossSample { now, lost_bytes, sent_at: lost_sent_at, in_flight_after });
@@ -462,13 +467,15 @@ impl Sender {
             }
             true
         });
-        if let Some(run) = late
-            && let Some((number, sent_at)) = self.transit.newest_of(run.message, run.units().1 - 1)
-            && number >= run.end()
-        {
-            // A quarter more, because no two round trips are alike.
+        if let Some(run) = late {
             let most = now - run.stamp.sent_at;
-            self.awaited = Some(Awaited { number, sent_at, most: most + most / 4 });
+            self.presumed = (3 * most + self.config.ack_delay).min(BACK_OFF_CAP);
+            if let Some((number, sent_at)) = self.transit.newest_of(run.message, run.units().1 - 1)
+                && number >= run.end()
+            {
+                // A quarter more, because no two round trips are alike.
+                self.awaited = Some(Awaited { number, sent_at, most: most + most / 4 });
+            }
         }
         while self.messages.front().is_some_and(|message| message.state == State::Ended) {
             self.messages.pop_front();
@@ -535,8 +542,15 @@ impl Sender {
         }
     }
 
+    /// How long to wait for an acknowledgement.
+    //= Z-12
+    fn timeout(&self) -> Duration {
+        let presumed = if self.rtt.smoothed().is_none() { self.presumed } else { Duration::ZERO };
+        self.rtt.timeout().max(presumed)
+    }
+
     fn timeouts(&self) -> Timeouts {
-        let since = self.rtt.timeout();
+        let since = self.timeout();
         // An acknowledgement has ended the doubling for all.
         let doubled = self.backed_off.filter(|_| self.rtt.doublings() > 0);
         let (doubled_at, before) = doubled.unwrap_or((Time::ZERO, since));
@@ -565,7 +579,7 @@ impl Sender {
         if let Some(newest) = newest {
             counters.timeouts += 1;
             if self.backed_off.is_none_or(|(at, _)| newest >= at) {
-                self.backed_off = Some((now, self.rtt.timeout()));
+                self.backed_off = Some((now, self.timeout()));
                 self.rtt.back_off();
                 // Of a unit that is alone because nobody knows the peer, a loss says as little of the path as that of a SYN,
                 // and there is no smaller window.

@@ -148,7 +148,7 @@ impl Sender {
         train.begin(Address::Peer, segment);
         let stamp = self.delivery.on_sent(now, segment as u64, in_flight);
         if self.transit.units_in_flight() == 0 {
-            self.timer = Some(now + self.rtt.timeout());
+            self.timer = Some(now + self.timeout());
         }
         let mut first = true;
         loop {

@@ -10,6 +10,8 @@ use pinnace_link::{BufferTable, Ip36Link, Ip36Options, Link, ReadBuffer, ReadOut
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram, UnixListener};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -246,6 +248,14 @@ fn an_address_has_one_owner_in_a_namespace() {
     assert_eq!(Ip36Link::bind(ip("::ffff:127.0.0.2"), &options).unwrap_err().kind(), ErrorKind::AddrInUse);
     let elsewhere = std::thread::spawn(|| namespace() && Ip36Link::bind(ip(V4[0]), &Ip36Options::default()).is_ok());
     assert!(elsewhere.join().unwrap());
+    // Other programs may hold the name with a socket of either kind.
+    let name = |here: &str| UnixAddress::from_abstract_name(format!("pinnace-ip36-{here}")).unwrap();
+    assert!(UnixListener::bind_addr(&name(V4[0])).is_err() && UnixDatagram::bind_addr(&name(V4[0])).is_err());
+    let others = (UnixListener::bind_addr(&name("127.0.0.7")), UnixDatagram::bind_addr(&name("127.0.0.8")));
+    for here in ["127.0.0.7", "127.0.0.8"] {
+        assert_eq!(Ip36Link::bind(ip(here), &options).unwrap_err().kind(), ErrorKind::AddrInUse);
+    }
+    drop(others);
     // What could not be bound has no owner.
     let nobodys = || Ip36Link::bind(ip("192.0.2.1"), &Ip36Options::default());
     for _ in 0..2 {

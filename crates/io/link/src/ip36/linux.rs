@@ -18,7 +18,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram, UnixListener};
 
 /// The protocol number that IANA gave XTP.
 const PROTOCOL: u8 = 36;
@@ -48,7 +48,7 @@ const STRANGERS_A_READ: usize = 64;
 pub struct Ip36Link {
     socket: OwnedFd,
     /// Held as long as the address is ours.
-    _name: UnixDatagram,
+    _name: Ownership,
     family: Family,
     /// At no port; with the number of its interface if it is an address of one link alone.
     local: SocketAddr,
@@ -566,15 +566,21 @@ fn check(host: SocketAddr, advice: &str) -> io::Result<()> {
     Ok(())
 }
 
+/// The name of an address. To the kernel sockets of another kind have names of their own, and which kind another program takes is
+/// not said anywhere: so this is one of each.
+type Ownership = (UnixDatagram, UnixListener);
+
 /// Takes the name that stands for protocol 36 of `local` in this network namespace.
-fn own(local: SocketAddr) -> io::Result<UnixDatagram> {
+fn own(local: SocketAddr) -> io::Result<Ownership> {
     let local = match local {
         SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("{}%{}", v6.ip(), v6.scope_id()),
         _ => local.ip().to_string(),
     };
     let name = format!("pinnace-ip36-{local}");
     let address = UnixAddress::from_abstract_name(&name)?;
-    UnixDatagram::bind_addr(&address).map_err(|error| match error.kind() {
+    let taken =
+        UnixDatagram::bind_addr(&address).and_then(|datagram| Ok((datagram, UnixListener::bind_addr(&address)?)));
+    taken.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
             let text =
                 format!("IP protocol 36 of {local} has an owner already (Unix socket @{name}; `ss -xap` shows it)");

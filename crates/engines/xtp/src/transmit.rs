@@ -381,16 +381,15 @@ impl Context {
     /// Whether it is better to wait for a fuller train, or packet: the application is still queueing, and what is under
     /// way keeps the path busy meanwhile. Many small trains would cost both ends more than they carry.
     fn holds_back(&self, shared: &Shared, train: &Train, terms: &Terms) -> bool {
-        let limits = train.limits();
-        // A peer that keeps up would only wait.
-        let is_busy = self.outgoing.in_flight() >= 2 * limits.bytes as u64;
-        if !shared.is_held || !is_busy || self.first.is_due || self.outgoing.end().is_some() {
+        if !shared.is_held || self.first.is_due || self.outgoing.end().is_some() || self.outgoing.is_repeating() {
             return false;
         }
+        let limits = train.limits();
         let packet = terms.max as usize + terms.overhead as usize;
         let packets = limits.segments.min(limits.bytes / packet.max(1)).max(1) as u64;
-        let unsent = self.outgoing.queued() - self.outgoing.sent();
-        !self.outgoing.is_repeating() && unsent < packets * u64::from(terms.max)
+        // As much as is under way is queued while that is taken in: a peer that keeps up would only wait for more.
+        let worth = (packets * u64::from(terms.max)).min(self.outgoing.in_flight());
+        self.outgoing.queued() - self.outgoing.sent() < worth
     }
 
     /// DATA, and before all others FIRST.

@@ -470,3 +470,33 @@ fn what_is_queued_while_much_is_under_way_shares_trains() {
     assert_eq!(world.application(SERVER).only().ends.len(), 31);
     assert_eq!(world.application(CLIENT).only().closed, Some(Ok(())));
 }
+
+#[test]
+fn as_much_is_waited_for_as_is_under_way_while_more_is_queued() {
+    use pinnace_core::Engine;
+    let client = Program::new(
+        |now, host| {
+            send(now, host, SERVER, block(Service::Connection), &pattern(10, 0));
+        },
+        |now, event, _, host| {
+            let Event::Connected { context } = *event else { return };
+            assert_eq!(host.engine().facts(context).expect("open").in_flight, 0);
+            let before = host.engine().counters().data_packets_sent;
+            host.call(|engine| engine.handle_hold(true));
+            let mut sent = Vec::new();
+            for _ in 0..9 {
+                let buffer = host.add_buffer(pattern(1_000, 0));
+                let output = Output::message(buffer, 1_000);
+                host.call(|engine| engine.send(now, context, output)).expect("room");
+                sent.push(host.engine().counters().data_packets_sent - before);
+            }
+            assert_eq!(sent, [1, 1, 3, 3, 3, 3, 7, 7, 7]);
+            host.call(|engine| engine.handle_hold(false));
+            assert_eq!(host.engine().counters().data_packets_sent - before, 9);
+            host.call(|engine| engine.close(now, context, Close::Full).expect("open"));
+        },
+    );
+    let mut world = world(configs(Codec::Xtp40), "delay=5ms", answering(None), client);
+    quiet(&mut world);
+    assert_eq!(world.application(CLIENT).only().closed, Some(Ok(())));
+}

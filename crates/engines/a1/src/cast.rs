@@ -609,8 +609,8 @@ impl Cast {
     fn is_held_back(&self, connections: &Connections, shared: &Shared) -> bool {
         let Some(stream) = self.stream.as_ref().filter(|_| shared.is_held) else { return false };
         let queued = stream.cut - stream.sent;
-        let mut in_step = self.members.iter().filter_map(|member| connections.lookup(member.key));
-        let mut in_step = in_step.by_ref().filter(|connection| connection.is_in_step).peekable();
+        let sinks = self.members.iter().filter_map(|member| connections.lookup(member.key));
+        let mut in_step = sinks.filter(|connection| connection.is_in_step).peekable();
         in_step.peek().is_some() && in_step.all(|connection| connection.may_wait_with(queued))
     }
 

@@ -83,6 +83,12 @@ impl Engine for Vrp {
         }
     }
 
+    fn handle_hold(&mut self, held: bool) {
+        if let Self::Outgoing(outgoing) = self {
+            outgoing.hold(held);
+        }
+    }
+
     fn poll_event(&mut self) -> Option<Event> {
         match self {
             Self::Outgoing(outgoing) => outgoing.poll_event(),

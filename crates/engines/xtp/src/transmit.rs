@@ -384,12 +384,9 @@ impl Context {
         if !shared.is_held || self.first.is_due || self.outgoing.end().is_some() || self.outgoing.is_repeating() {
             return false;
         }
-        let limits = train.limits();
-        let packet = terms.max as usize + terms.overhead as usize;
-        let packets = limits.segments.min(limits.bytes / packet.max(1)).max(1) as u64;
-        // As much as is under way is queued while that is taken in: a peer that keeps up would only wait for more.
-        let worth = (packets * u64::from(terms.max)).min(self.outgoing.in_flight());
-        self.outgoing.queued() - self.outgoing.sent() < worth
+        let queued = self.outgoing.queued() - self.outgoing.sent();
+        let (payload, headers) = (terms.max as usize, terms.overhead as usize);
+        train.limits().is_worth_waiting(queued, self.outgoing.in_flight(), payload, headers)
     }
 
     /// DATA, and before all others FIRST.

@@ -25,6 +25,27 @@ impl TrainLimits {
     pub const SINGLE: Self = Self { bytes: 65_535, segments: 1, parts: 1024 };
     /// What Linux takes in one `UDP_SEGMENT` call: above 65,493 bytes it silently sends single packets.
     pub const GSO: Self = Self { bytes: 65_493, segments: 64, parts: 1024 };
+
+    /// Datagrams of so many bytes in a full train.
+    pub fn datagrams(&self, bytes: usize) -> usize {
+        self.segments.min(self.bytes / bytes.max(1)).max(1)
+    }
+
+    /// Whether it is better to wait for a fuller train while the application is still queueing
+    /// ([`Engine::handle_hold`](crate::Engine::handle_hold)): until as much is `queued` as is `under_way`, which keeps the peer
+    /// busy meanwhile, up to a full train of datagrams with `payload` bytes each and `headers` beside them, which do not count
+    /// in the former. A peer that keeps up would only wait for more, and whoever waited for less would be slowed down by small
+    /// trains, and so never have more.
+    ///
+    /// ```
+    /// use pinnace_core::TrainLimits;
+    /// assert!(!TrainLimits::GSO.is_worth_waiting(100, 0, 1000, 8), "nothing is under way");
+    /// assert!(TrainLimits::GSO.is_worth_waiting(1_000, 2_000, 1000, 8));
+    /// assert!(!TrainLimits::GSO.is_worth_waiting(64_000, 1_000_000, 1000, 8), "a full train");
+    /// ```
+    pub fn is_worth_waiting(&self, queued: u64, under_way: u64, payload: usize, headers: usize) -> bool {
+        queued < under_way.min((self.datagrams(payload + headers) * payload) as u64)
+    }
 }
 
 /// Which checksum.

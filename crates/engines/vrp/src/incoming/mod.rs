@@ -65,6 +65,8 @@ pub struct Incoming {
     /// Blocks that have something to say.
     pending: VecDeque<(u32, FrameId)>,
     replies: VecDeque<Reply>,
+    /// An answer that did not fit into the last train.
+    left_over: Option<Reply>,
     /// The block of the newest data, and the packet after it: where the next one is expected.
     expected: Option<(u32, FrameId, u32)>,
     /// The block of the newest data that nobody had asked for.
@@ -98,6 +100,7 @@ impl Incoming {
             wheel: TimerWheel::new(now),
             pending: VecDeque::new(),
             replies: VecDeque::new(),
+            left_over: None,
             expected: None,
             turn: None,
             events: VecDeque::new(),
@@ -245,29 +248,47 @@ impl Incoming {
         }
     }
 
+    /// Answers of one length to one sender share a train: where many frames are small, a train an answer would cost both ends
+    /// more than the frames.
     pub(crate) fn poll_transmit(&mut self, _: Time, train: &mut Train) -> bool {
+        train.begin(Address::Peer, 0);
+        if let Some(Reply { to, from, bytes }) = self.left_over.take() {
+            add_answer(train, (to, from), &bytes);
+        }
+        while let Some((to, from, len)) = self.next_answer() {
+            let bytes = &self.space[..len];
+            if !add_answer(train, (to, from), bytes) {
+                self.left_over = Some(Reply { to, from, bytes: bytes.to_vec() });
+                break;
+            }
+        }
+        !train.is_empty()
+    }
+
+    /// Writes the next answer into `space`: to whom, from where, and how long it is.
+    fn next_answer(&mut self) -> Option<(Address, Option<Address>, usize)> {
         while let Some(&(index, id)) = self.pending.front() {
             if let Some(frame) = self.frames.get_mut(index).filter(|frame| frame.id == id) {
                 if let Some(len) = frame.write_answer(&mut self.space, &mut self.counters) {
-                    train.single(frame.source, frame.local, &self.space[..len]);
-                    return true;
+                    return Some((frame.source, frame.local, len));
                 }
                 frame.is_pending = false;
             }
             self.pending.pop_front();
         }
-        if let Some(Reply { to, from, bytes }) = self.replies.pop_front() {
-            self.counters.controls_sent += 1;
-            train.single(to, from, &bytes);
-            return true;
-        }
-        train.begin(Address::Peer, 0);
-        false
+        let Reply { to, from, bytes } = self.replies.pop_front()?;
+        self.counters.controls_sent += 1;
+        self.space[..bytes.len()].copy_from_slice(&bytes);
+        Some((to, from, bytes.len()))
+    }
+
+    /// Whether something is to be said.
+    fn has_answers(&self) -> bool {
+        self.left_over.is_some() || !self.pending.is_empty() || !self.replies.is_empty()
     }
 
     pub(crate) fn poll_at(&self) -> PollAt {
-        let is_done = self.pending.is_empty() && self.replies.is_empty();
-        if !is_done || !self.events.is_empty() || self.closed == Some(false) {
+        if self.has_answers() || !self.events.is_empty() || self.closed == Some(false) {
             return PollAt::Now;
         }
         if self.closed.is_some() {
@@ -280,10 +301,24 @@ impl Incoming {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
-        if self.closed == Some(false) && self.pending.is_empty() && self.replies.is_empty() {
+        if self.closed == Some(false) && !self.has_answers() {
             self.closed = Some(true);
             return Some(Event::IncomingClosed);
         }
         None
     }
+}
+
+/// Adds an answer to the train; false if another one has to take it.
+fn add_answer(train: &mut Train, way: (Address, Option<Address>), bytes: &[u8]) -> bool {
+    if train.is_empty() {
+        train.single(way.0, way.1, bytes);
+        return true;
+    }
+    let fits = (train.destination(), train.source()) == way && train.has_room_for(bytes.len(), 1);
+    if fits {
+        train.inline(bytes);
+        train.end_segment();
+    }
+    fits
 }

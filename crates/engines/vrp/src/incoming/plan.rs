@@ -19,7 +19,7 @@ impl Incoming {
     pub(crate) fn plan_receive(&self, plan: &mut ReceivePlan) {
         let Some((index, id, from)) = self.expected else { return };
         let Some(frame) = self.frame(index, id) else { return };
-        let mut slots = Slots { left: plan.datagrams(), plan };
+        let mut slots = Slots { left: plan.datagrams(), plan, datagram: None };
         if let Some(incomplete) = frame.incomplete() {
             // What was asked for in a run comes in a run. Then the sender goes on where it was.
             let decider = &incomplete.decider;
@@ -71,7 +71,7 @@ impl Incoming {
     /// Plans for the frames behind `frame`.
     fn plan_next_frames(&self, slots: &mut Slots<'_>, frame: &Frame) {
         let Some(source) = self.sources.find(&frame.source) else { return };
-        for (_, &index) in source.frames.range(frame.number + 1..).take(4) {
+        for (_, &index) in source.frames.range(frame.number + 1..).take(MOST_TURNS) {
             let Some(frame) = self.frames.get(index).filter(|frame| !frame.has_data) else { continue };
             for packet in 0..frame.planned_end() {
                 if !slots.add(frame, packet) {
@@ -94,6 +94,8 @@ impl Frame {
 struct Slots<'a> {
     plan: &'a mut ReceivePlan,
     left: usize,
+    /// Bytes of payload of the first.
+    datagram: Option<u32>,
 }
 
 impl Slots<'_> {
@@ -101,13 +103,14 @@ impl Slots<'_> {
     fn add(&mut self, frame: &Frame, packet: u32) -> bool {
         let Some(incomplete) = frame.incomplete() else { return true };
         let place = frame.place(incomplete.buffer, packet);
-        if self.left == 0 || !self.plan.has_room(2, HEADER_BYTES + place.len as usize) {
+        let datagram = *self.datagram.get_or_insert(place.len);
+        // Datagrams of one size come in one read, and a shorter one ends it.
+        if self.left == 0 || place.len > datagram || !self.plan.has_room(2, HEADER_BYTES + place.len as usize) {
             return false;
         }
         self.plan.pooled(HEADER_BYTES);
         self.plan.payload(place);
         self.left -= 1;
-        // A short datagram is the last of a read.
-        place.len >= u32::from(frame.packet_bytes)
+        place.len == datagram
     }
 }

@@ -112,6 +112,10 @@ pub struct Outgoing {
     /// Frames with packets that were never sent.
     ready: VecDeque<(usize, u64)>,
     turn: u64,
+    /// The application is still queueing.
+    is_held: bool,
+    /// What was queued was worth a train: all of it leaves before anything is held back again.
+    is_leaving: bool,
     timers: TimerWheel<(usize, u64)>,
     allowed: AllowedRate,
     /// Frames whose rate in force is to be told.
@@ -186,6 +190,8 @@ impl Outgoing {
             echoes: VecDeque::new(),
             ready: VecDeque::new(),
             turn: 0,
+            is_held: false,
+            is_leaving: false,
             timers: TimerWheel::new(now),
             allowed: AllowedRate::new(),
             rates: VecDeque::new(),
@@ -290,6 +296,11 @@ impl Outgoing {
         frame.timer = Some(timers.insert(frame.ends_at(config), (slot, ticket)));
         self.make_ready(slot);
         Some(ticket)
+    }
+
+    /// While held, what is new waits for fuller trains, unless nothing is under way: the application is still queueing.
+    pub(crate) fn hold(&mut self, held: bool) {
+        self.is_held = held;
     }
 
     /// Ends the endpoint: frames under way fail with `Closed`; [`Event::OutgoingClosed`] comes when all is said.
@@ -540,17 +551,34 @@ impl Outgoing {
         let longest_waiting = self.ready.get(SENDING_TOGETHER).and_then(|&(slot, ticket)| self.frame(slot, ticket));
         let patience = (2 * self.window().min(u64::MAX / 2)).min(self.pacer.rate().unwrap_or(u64::MAX) / 2);
         let must_queue = longest_waiting.is_some_and(|frame| sent - frame.ready_since > patience);
+        let behind_small = self.behind_small();
         if let Some(frame) = self.slots[slot].as_deref_mut()
             && !frame.is_ready
             && frame.has_new()
         {
-            let goes_first = frame.next > 0 || u64::from(frame.size) <= SMALL;
+            let at = match (must_queue, frame.next > 0, frame.is_small()) {
+                (false, true, _) => SENDING_TOGETHER - 1,
+                (false, false, true) => behind_small,
+                _ => usize::MAX,
+            };
             frame.is_ready = true;
             frame.ready_since = sent;
-            let last = self.ready.len();
-            let at = if goes_first && !must_queue { last.min(SENDING_TOGETHER - 1) } else { last };
-            self.ready.insert(at, (slot, frame.ticket));
+            self.ready.insert(at.min(self.ready.len()), (slot, frame.ticket));
         }
+    }
+
+    /// Where a small frame takes its place: behind those that take turns, and the small ones that came before.
+    fn behind_small(&self) -> usize {
+        let is_small = |&(slot, ticket): &(usize, u64)| self.frame(slot, ticket).is_some_and(OutFrame::is_small);
+        let (mut low, mut high) = (SENDING_TOGETHER - 1, self.ready.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.ready.get(middle).is_some_and(is_small) {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        low
     }
 
     fn queue_header(&mut self, slot: usize) {

@@ -4,7 +4,7 @@
 use super::flights::Cargo;
 use super::frame::{Cell, OutFrame, State};
 use super::{Outgoing, Path, SENDING_TOGETHER};
-use pinnace_core::{Address, BufferRange, DeliveryStamp, Ecn, Time, Train};
+use pinnace_core::{Address, BufferRange, DeliveryStamp, Ecn, Time, Train, TrainLimits};
 use pinnace_wire::vrp::{ControlWriter, END, HEADER_BYTES, MAX_ANSWER_BYTES, MAX_PACKET_BYTES, Tag, tag_bytes};
 
 /// Packets that a frame contributes in its turn at most.
@@ -46,13 +46,34 @@ impl Outgoing {
         }
         let leaves = self.poll_rates(train)
             || self.poll_closes(now, train)
-            || self.poll_headers(now, train)
-            // Data do not overtake a header that waits for the pace.
-            || (self.paced_until.is_none() && self.poll_data(now, train));
+            || (!self.holds_back(train.limits())
+                && (self.poll_headers(now, train)
+                    // Data do not overtake a header that waits for the pace.
+                    || (self.paced_until.is_none() && self.poll_data(now, train))));
+        self.is_leaving &= leaves;
         if leaves {
             self.show_life(now);
         }
         leaves
+    }
+
+    /// Whether it is better to wait for fuller trains: the application is still queueing, and what is under way keeps the peer
+    /// busy meanwhile.
+    fn holds_back(&mut self, limits: TrainLimits) -> bool {
+        if !self.is_held || self.is_leaving || !self.again.is_empty() || !self.echoes.is_empty() {
+            return false;
+        }
+        let first = self.headers.front().or(self.ready.front());
+        let Some(frame) = first.and_then(|&(slot, ticket)| self.frame(slot, ticket)) else { return false };
+        if frame.headers_sent > 0 && frame.header_queued {
+            // It is repeated.
+            return false;
+        }
+        let headers = (self.headers.len() * frame.header_bytes()) as u64;
+        let queued = headers + self.unsent_bytes.iter().sum::<u64>();
+        let waits = limits.is_worth_waiting(queued, self.flights.bytes(), frame.largest_datagram(), 0);
+        self.is_leaving = !waits;
+        waits
     }
 
     /// The PING has the size of a full packet, so that the round trip is that of a full packet.

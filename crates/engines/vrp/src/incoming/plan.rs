@@ -8,18 +8,25 @@
 use super::Incoming;
 use super::frame::Frame;
 use crate::FrameId;
-use pinnace_core::{MAX_PACKETS_AHEAD, ReceivePlan};
+use core::cmp::Ordering;
+use pinnace_core::{BufferRange, MAX_PACKETS_AHEAD, ReceivePlan};
 use pinnace_wire::vrp::HEADER_BYTES;
 
 /// Frames in a round that are looked at, and turns.
-const MOST_FRAMES: usize = 16;
+const MOST_FRAMES: usize = 64;
 const MOST_TURNS: usize = 64;
 
 impl Incoming {
     pub(crate) fn plan_receive(&self, plan: &mut ReceivePlan) {
         let Some((index, id, from)) = self.expected else { return };
         let Some(frame) = self.frame(index, id) else { return };
-        let mut slots = Slots { left: plan.datagrams(), plan, datagram: None };
+        let mut slots = Slots { left: plan.datagrams(), plan, datagram: None, tail: None };
+        self.plan_order(&mut slots, frame, (index, id), from);
+        slots.finish();
+    }
+
+    /// In the order in which they are expected: `expected` is the frame of the newest packet, of which `from` comes next.
+    fn plan_order(&self, slots: &mut Slots<'_>, frame: &Frame, expected: (u32, FrameId), from: u32) {
         if let Some(incomplete) = frame.incomplete() {
             // What was asked for in a run comes in a run. Then the sender goes on where it was.
             let decider = &incomplete.decider;
@@ -30,21 +37,21 @@ impl Incoming {
             }
         }
         let turn = self.turn.filter(|&(index, id)| self.frame(index, id).is_some());
-        self.plan_turns(&mut slots, turn.unwrap_or((index, id)));
+        self.plan_turns(slots, turn.unwrap_or(expected));
     }
 
     fn frame(&self, index: u32, id: FrameId) -> Option<&Frame> {
         self.frames.get(index).filter(|frame| frame.id == id)
     }
 
-    /// Plans for the frames in turn, from the one whose turn it is.
+    /// Plans for the frames in turn, from the one whose turn it is, and for those behind them.
     fn plan_turns(&self, slots: &mut Slots<'_>, first: (u32, FrameId)) {
         // How far each frame that had a turn is planned.
         let mut planned = [(0, 0); MOST_FRAMES];
         let mut count = 0;
         let mut now = first;
         for turn in 0..MOST_TURNS {
-            let Some(frame) = self.frame(now.0, now.1) else { return };
+            let Some(frame) = self.frame(now.0, now.1) else { break };
             let known = planned[..count].iter().position(|(index, _)| *index == now.0);
             let from = known.map_or_else(|| frame.next_expected(), |at| planned[at].1);
             let had = if turn == 0 { from.saturating_sub(frame.turns.began) } else { 0 };
@@ -55,9 +62,11 @@ impl Incoming {
                     return;
                 }
             }
-            let Some(next) = frame.turns.followed_by else { return self.plan_next_frames(slots, frame) };
+            let Some(next) = frame.turns.followed_by else { break };
             match known {
-                Some(at) => planned[at].1 = end.max(from),
+                // All the way round, and nothing is left of it.
+                Some(_) if end <= from => break,
+                Some(at) => planned[at].1 = end,
                 None if count < MOST_FRAMES => {
                     planned[count] = (now.0, end.max(from));
                     count += 1;
@@ -66,13 +75,16 @@ impl Incoming {
             }
             now = next;
         }
+        if let Some(newest) = self.frame(first.0, first.1) {
+            self.plan_next_frames(slots, newest);
+        }
     }
 
-    /// Plans for the frames behind `frame`.
+    /// Plans for the frames behind `frame` of which nothing has come.
     fn plan_next_frames(&self, slots: &mut Slots<'_>, frame: &Frame) {
         let Some(source) = self.sources.find(&frame.source) else { return };
-        for (_, &index) in source.frames.range(frame.number + 1..).take(MOST_TURNS) {
-            let Some(frame) = self.frames.get(index).filter(|frame| !frame.has_data) else { continue };
+        let behind = source.frames.range(frame.number + 1..).filter_map(|(_, &index)| self.frames.get(index));
+        for frame in behind.filter(|frame| !frame.has_data).take(MOST_TURNS) {
             for packet in 0..frame.planned_end() {
                 if !slots.add(frame, packet) {
                     return;
@@ -90,12 +102,15 @@ impl Frame {
     }
 }
 
-/// The plan, and the datagrams that it may still foresee.
+/// The plan, and the datagrams that it may still foresee. Those of one read have one size, but for a shorter last one: of the
+/// others' short packets the first comes behind the full ones, and the rest in another read.
 struct Slots<'a> {
     plan: &'a mut ReceivePlan,
     left: usize,
     /// Bytes of payload of the first.
     datagram: Option<u32>,
+    /// The first that is shorter.
+    tail: Option<BufferRange>,
 }
 
 impl Slots<'_> {
@@ -103,14 +118,29 @@ impl Slots<'_> {
     fn add(&mut self, frame: &Frame, packet: u32) -> bool {
         let Some(incomplete) = frame.incomplete() else { return true };
         let place = frame.place(incomplete.buffer, packet);
-        let datagram = *self.datagram.get_or_insert(place.len);
-        // Datagrams of one size come in one read, and a shorter one ends it.
-        if self.left == 0 || place.len > datagram || !self.plan.has_room(2, HEADER_BYTES + place.len as usize) {
-            return false;
+        match place.len.cmp(self.datagram.get_or_insert(place.len)) {
+            Ordering::Less => {
+                self.tail.get_or_insert(place);
+                true
+            }
+            Ordering::Equal => self.push(place),
+            Ordering::Greater => false,
         }
-        self.plan.pooled(HEADER_BYTES);
-        self.plan.payload(place);
-        self.left -= 1;
-        place.len == datagram
+    }
+
+    fn push(&mut self, place: BufferRange) -> bool {
+        let has_room = self.left > 0 && self.plan.has_room(2, HEADER_BYTES + place.len as usize);
+        if has_room {
+            self.plan.pooled(HEADER_BYTES);
+            self.plan.payload(place);
+            self.left -= 1;
+        }
+        has_room
+    }
+
+    fn finish(mut self) {
+        if let Some(tail) = self.tail {
+            self.push(tail);
+        }
     }
 }

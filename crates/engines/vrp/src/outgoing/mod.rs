@@ -111,6 +111,8 @@ pub struct Outgoing {
     echoes: VecDeque<(usize, u64, u32)>,
     /// Frames with packets that were never sent.
     ready: VecDeque<(usize, u64)>,
+    /// Of those, while a train is written: the frames whose next packet is too short for it.
+    put_off: Vec<(usize, u64)>,
     turn: u64,
     /// The application is still queueing.
     is_held: bool,
@@ -189,6 +191,7 @@ impl Outgoing {
             again: VecDeque::new(),
             echoes: VecDeque::new(),
             ready: VecDeque::new(),
+            put_off: Vec::new(),
             turn: 0,
             is_held: false,
             is_leaving: false,

@@ -10,6 +10,9 @@ use pinnace_wire::vrp::{ControlWriter, END, HEADER_BYTES, MAX_ANSWER_BYTES, MAX_
 /// Packets that a frame contributes in its turn at most.
 const TURN: u32 = 16;
 
+/// Short packets that one train leaves to the next at most.
+const MOST_PUT_OFF: usize = 64;
+
 /// Bytes that a frame sends at most before it stands back behind all others.
 const STINT: u64 = 1 << 20;
 /// How long a stint lasts at most, as a part of a second: no frame waits so long that its receiver takes it for dead.
@@ -281,18 +284,37 @@ impl Outgoing {
             train.set_ecn(Ecn::Capable0);
         }
         let stamp = self.delivery.on_sent(now, first_bytes as u64, in_flight);
-        let mut next = Some(first);
-        while let Some(pick) = next {
-            let bytes = self.pick_bytes(pick);
-            let fits = train.has_room(bytes) && (train.bytes() + bytes) as u64 <= budget;
-            if !train.is_empty() && (!fits || !self.window_open(bytes)) {
-                break;
+        self.write_packet(now, train, first, first_bytes, stamp);
+        while let Some((pick, bytes)) = self.pick_for(train, budget) {
+            if bytes == train.segment_size() || !self.put_off(pick) {
+                self.write_packet(now, train, pick, bytes, stamp);
             }
+        }
+        while let Some(entry) = self.put_off.pop() {
+            self.ready.push_front(entry);
+        }
+        if let Some((pick, bytes)) = self.pick_for(train, budget) {
             self.write_packet(now, train, pick, bytes, stamp);
-            next = self.pick();
         }
         self.on_left(now, train);
         true
+    }
+
+    /// The packet that goes next, and the bytes of its datagram, if it still fits the train.
+    fn pick_for(&mut self, train: &Train, budget: u64) -> Option<(Pick, usize)> {
+        let pick = self.pick()?;
+        let bytes = self.pick_bytes(pick);
+        let fits = train.has_room(bytes) && (train.bytes() + bytes) as u64 <= budget && self.window_open(bytes);
+        fits.then_some((pick, bytes))
+    }
+
+    /// A short packet ends a train: those of many frames leave together, behind the full ones. Says whether it was put off.
+    fn put_off(&mut self, pick: Pick) -> bool {
+        let is_put_off = pick.from == Source::New && self.put_off.len() < MOST_PUT_OFF;
+        if is_put_off {
+            self.put_off.extend(self.ready.pop_front());
+        }
+        is_put_off
     }
 
     /// Whether `bytes` more may be in flight. A single datagram always may.

@@ -108,6 +108,38 @@ fn every_unit_announces_the_one_behind_it() {
 }
 
 #[test]
+fn padding_never_takes_longer_than_the_train_that_it_saves() {
+    //= Z-5 test
+    // 100 kB arrive in so long; then messages of 4,500 bytes follow, each with 500 in its last unit.
+    let padding_after = |micros: u64, size: usize| {
+        let mut half = Half::sender(&Config { unit_size: UnitSize::Fixed(1028), ..config() });
+        half.send(&bytes(100_000));
+        half.take();
+        half.feed(&request(&[(0, 100_000)]));
+        let units = units(&mut half);
+        half.advance(Duration::from_micros(micros));
+        let first = units[0].sequence;
+        half.feed(&ack(true, &[first, first.wrapping_add(units.len() as u32)]));
+        half.take();
+        half.send(&bytes(size));
+        half.send(&bytes(size));
+        half.take();
+        half.feed(&request(&[(1, 10_000), (2, 10_000)]));
+        let before = half.tx().counters().padding_bytes_sent;
+        let datagrams = half.take();
+        assert_eq!(datagrams.len(), 2 * size.div_ceil(1000));
+        let sizes: Vec<usize> = datagrams.iter().map(Vec::len).collect();
+        assert_eq!(*sizes.last().unwrap(), size % 1000 + 28, "nothing follows the very last");
+        assert_eq!(before, sizes[size / 1000] as u64 - (size as u64 % 1000 + 28));
+        before
+    };
+    assert_eq!(padding_after(50, 4500), 500, "2 GB/s: 0.25 us");
+    assert_eq!(padding_after(1_000, 4500), 0, "100 MB/s: 5 us");
+    assert_eq!(padding_after(1_000, 4900), 100, "100 MB/s: 1 us, and an eighth of a datagram in any case");
+    assert_eq!(padding_after(50, 4200), 0, "more than an eighth of the message");
+}
+
+#[test]
 fn only_what_was_requested_travels_and_numbers_are_in_call_order() {
     //= Z-3, Z-4 test
     let mut half = Half::sender(&config());

@@ -14,7 +14,8 @@ use crate::{Config, Event, Failure, Refused, SenderCounters, UnitSize};
 use core::time::Duration;
 use outgoing::{EarlyRequests, Outgoing, State};
 use pinnace_core::{
-    BufferId, Congestion, DeliveryRate, LossSample, Pacer, PollAt, Random, RttConfig, RttEstimator, Time, unwrap32,
+    BufferId, Congestion, DeliveryRate, LossSample, Pacer, PollAt, Random, RttConfig, RttEstimator, Time, Windowed,
+    unwrap32,
 };
 use pinnace_wire::zcrp::{Block, Control, MAX_UNIT_BYTES, MIN_UNIT_BYTES, Pairs, TRAILER_BYTES};
 use std::collections::VecDeque;
@@ -24,6 +25,8 @@ use transit::{Fate, Run, Timeouts, Transit};
 const IDLE_ANSWER_DELAY: Duration = Duration::from_millis(20);
 /// The time-out is doubled up to this.
 const BACK_OFF_CAP: Duration = Duration::from_secs(1);
+/// For how long the fastest that arrived is remembered.
+const RATE_WINDOW: Duration = Duration::from_millis(100);
 
 /// One unit of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +73,8 @@ pub struct Sender {
     probing: bool,
     congestion: Box<dyn Congestion>,
     delivery: DeliveryRate,
+    /// Bytes a second that have arrived of late.
+    fastest: Windowed<u64>,
     pacer: Pacer,
     /// Sending goes on then.
     paced_until: Option<Time>,
@@ -120,6 +125,7 @@ impl Sender {
             probing: false,
             congestion: config.congestion.build(1472, now),
             delivery: DeliveryRate::new(),
+            fastest: Windowed::largest(RATE_WINDOW.as_nanos() as u64),
             pacer: Pacer::unlimited(),
             paced_until: None,
             liveness: Liveness::new(config.peer_timeout),
@@ -418,6 +424,9 @@ impl Sender {
             self.congestion.on_loss(&LossSample { now, lost_bytes, sent_at: lost_sent_at, in_flight_after });
         }
         if let Some(sample) = self.delivery.finish(now, rtt, in_flight_after) {
+            if let Some(rate) = sample.delivery_rate {
+                self.fastest.insert(now.as_nanos(), rate);
+            }
             self.congestion.on_ack(&sample);
         }
         self.forget_settled();

@@ -13,6 +13,9 @@ use pinnace_wire::zcrp::{TRAILER_BYTES, Unit, encode_idle};
 /// How long a train may wait to become fuller.
 const HOLD_AT_MOST: Duration = Duration::from_micros(100);
 
+/// What one more train costs either end at least.
+const TRAIN_TAKES: Duration = Duration::from_nanos(1500);
+
 impl Sender {
     pub(crate) fn poll_transmit(&mut self, now: Time, train: &mut Train, path: &mut Path) -> bool {
         if self.closed.is_some() {
@@ -160,7 +163,8 @@ impl Sender {
                 next = self.take_following(path, current);
             }
             let bytes = self.datagram_bytes(current);
-            let padding = next.filter(|_| pads).map_or(0, |next| self.padding(train, bytes, self.datagram_bytes(next)));
+            let padding =
+                next.filter(|_| pads).map_or(0, |next| self.padding(train, current, bytes, self.datagram_bytes(next)));
             self.write_unit(train, current, next, padding);
             self.transit.push(current.message, current.unit, (bytes + padding) as u32, &stamp, !first);
             first = false;
@@ -245,27 +249,36 @@ impl Sender {
         true
     }
 
-    /// Bytes of the datagrams of a train that begins with `current`: a last unit that is a little shorter than what
-    /// follows it is padded, so that the train does not end with it.
+    /// Bytes of the datagrams of a train that begins with `current`: a last unit that is shorter than what follows it is
+    /// padded if that is worth it, so that the train does not end with it.
     fn segment_bytes(&self, current: UnitRef, next: Option<UnitRef>) -> usize {
         let bytes = self.datagram_bytes(current);
         match next.map(|next| self.datagram_bytes(next)) {
-            Some(next) if next > bytes && next - bytes <= next / 8 => next,
+            Some(next) if next > bytes && next - bytes <= self.most_padding(current, next) => next,
             _ => bytes,
         }
     }
 
     /// Padding that keeps the train regular, if the next unit can then follow in it. Only last units are ever short, so
-    /// only they are padded; a pad of more than an eighth costs more than a further call.
-    fn padding(&self, train: &Train, bytes: usize, next_bytes: usize) -> usize {
+    /// only they are padded.
+    fn padding(&self, train: &Train, current: UnitRef, bytes: usize, next_bytes: usize) -> usize {
         let segment = train.segment_size();
         let short = segment - bytes;
-        if short == 0 || short > segment / 8 || next_bytes > segment {
+        if short == 0 || short > self.most_padding(current, segment) || next_bytes > segment {
             return 0;
         }
         let room = train.limits();
         let fits = train.segments() + 2 <= room.segments && train.bytes() + segment + next_bytes <= room.bytes;
         if fits { short } else { 0 }
+    }
+
+    /// Padding that costs less than a further train: an eighth of a datagram; and where both ends are so fast that they would
+    /// spend more time on a train than the padding takes to arrive, up to an eighth of the message. (The paper pads all.)
+    fn most_padding(&self, last: UnitRef, datagram: usize) -> usize {
+        let of_message = self.message(last.message).map_or(0, |message| message.size as usize / 8);
+        let rate = self.fastest.value().unwrap_or(0);
+        let while_a_train = u128::from(rate) * TRAIN_TAKES.as_nanos() / 1_000_000_000;
+        (datagram / 8).max(of_message.min(while_a_train as usize))
     }
 
     fn write_unit(&mut self, train: &mut Train, current: UnitRef, next: Option<UnitRef>, padding: usize) {

@@ -1,6 +1,6 @@
 //! Answers: how much they may say, what is left out first, where they go on, and what they report as lost (V-R13).
 
-use crate::half::{ALICE, Half, control, data, header, raw_data, say};
+use crate::half::{ALICE, BOB, Half, control, data, header, raw_data, say};
 use pinnace_core::Ecn;
 use pinnace_vrp::{Config, Limits};
 use pinnace_wire::vrp::{Control, Tag};
@@ -274,6 +274,52 @@ fn in_place_prediction_follows_frames_that_take_turns() {
         holes.into_iter().for_each(|hole| expected[hole].fill(0));
         assert_eq!(half.content(&delivery), expected);
     }
+}
+
+#[test]
+fn in_place_prediction_of_small_frames_foresees_their_short_ends() {
+    //= V-R12 test
+    let mut half = new();
+    // Full packets of all frames, and one short one; then the other short ones. Twice: what was learnt of the first lot must not
+    // mislead.
+    for lot in [0..20, 20..40] {
+        let headers: Vec<_> = lot.clone().map(|number| header(number, 1350, 500, &[])).collect();
+        half.read(ALICE, Ecn::NotCapable, &headers);
+        let short = |number| data(number, 1350, 500, 2);
+        let mut full: Vec<_> = lot.clone().flat_map(|number| [0, 1].map(|at| data(number, 1350, 500, at))).collect();
+        full.push(short(lot.start));
+        half.read(ALICE, Ecn::NotCapable, &full);
+        half.read(ALICE, Ecn::NotCapable, &lot.clone().skip(1).map(short).collect::<Vec<_>>());
+        assert_eq!(half.counters().packets_copied, 0, "of {lot:?}");
+        let deliveries = half.deliveries();
+        assert_eq!(deliveries.len(), 20);
+        for delivery in &deliveries {
+            assert_eq!(half.content(delivery), crate::half::content(delivery.number, 1350));
+        }
+    }
+}
+
+#[test]
+fn answers_of_one_length_to_one_sender_share_a_train() {
+    //= V-R13 test
+    let mut half = new();
+    half.limits = pinnace_core::TrainLimits::GSO;
+    half.holds_back = true;
+    let headers = |lot: core::ops::Range<u16>| lot.map(|number| header(number, 900, 1000, &[])).collect::<Vec<_>>();
+    half.read(ALICE, Ecn::NotCapable, &headers(0..5));
+    half.read(BOB, Ecn::NotCapable, &headers(0..3));
+    half.read(ALICE, Ecn::NotCapable, &[data(0, 900, 1000, 0)]);
+    half.holds_back = false;
+    half.drain();
+    let sent = half.take_sent();
+    let trains: Vec<_> = sent
+        .chunk_by(|one, next| one.train == next.train)
+        .map(|train| (train[0].to, train.iter().map(|sent| say(&sent.bytes)).collect::<Vec<_>>()))
+        .collect();
+    // A shorter one may end a train, and a longer one begins another.
+    let oks = |lot: core::ops::Range<u16>| lot.map(|number| format!("{number}: ok")).collect::<Vec<_>>();
+    let first = ["0: ok, ack 0, lost, single 0".to_owned(), "1: ok".to_owned()].to_vec();
+    assert_eq!(trains, [(ALICE, first), (ALICE, oks(2..5)), (BOB, oks(0..3))]);
 }
 
 #[test]

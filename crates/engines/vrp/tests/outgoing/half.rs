@@ -175,6 +175,21 @@ impl Half {
         self.try_send(size, |_| ()).expect("the sender takes a frame")
     }
 
+    /// Queues `count` frames of `size` bytes in one call.
+    pub fn queue(&mut self, count: usize, size: usize) {
+        let specs: Vec<_> = (0..count)
+            .map(|_| {
+                let content = content(self.memory.count() as u64, size);
+                FrameSpec::new(self.memory.add(content), size as u64)
+            })
+            .collect();
+        self.call(|outgoing, now| {
+            for spec in specs {
+                outgoing.send(now, spec).expect("the sender takes a frame");
+            }
+        });
+    }
+
     /// Sends a frame; returns its number, what left, and forgets that it did.
     pub fn begin(&mut self, size: usize, with: impl FnOnce(&mut FrameSpec)) -> (u16, Vec<Vec<u8>>) {
         self.take();

@@ -9,4 +9,5 @@ mod half;
 mod header;
 mod path;
 mod service;
+mod trains;
 mod turns;

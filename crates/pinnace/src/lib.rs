@@ -38,7 +38,6 @@ mod lock;
 mod message;
 mod network;
 mod places;
-mod process;
 pub mod qmp;
 mod rendezvous;
 pub mod rsr;

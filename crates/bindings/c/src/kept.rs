@@ -4,10 +4,10 @@
 //! starts with nothing, whatever its parent had, since the parent's threads are gone there and its locks may be held for
 //! ever; no lock of a [`Table`] is held while what was in it is closed.
 
+use pinnace_runtime::OfProcess;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError, RwLock, RwLockWriteGuard};
 
 /// What every process has one of; it begins with the default.
@@ -21,76 +21,37 @@ pub(crate) trait Kept: Default + Send + Sync + 'static {
     /// That of this process.
     fn current() -> &'static Self {
         let place = Self::place();
-        place.known().unwrap_or_else(|| place.begin())
+        place.own.known().unwrap_or_else(|| place.begin())
     }
 }
 
 /// A static that holds that of this process.
 #[derive(Debug)]
 pub(crate) struct Place<T: 'static> {
-    known: AtomicPtr<Own<T>>,
-    /// That of the nearest ancestor which had one.
-    inherited: AtomicPtr<Own<T>>,
-    hooks: Once,
-}
-
-#[derive(Debug)]
-struct Own<T: 'static> {
-    value: T,
-    /// That of an ancestor, which nobody uses any more: so that it does not look like a leak.
-    _inherited: Option<&'static Self>,
+    own: OfProcess<T>,
+    hook: Once,
 }
 
 impl<T: Kept> Place<T> {
     pub(crate) const fn new() -> Self {
-        let (known, inherited) = (AtomicPtr::new(ptr::null_mut()), AtomicPtr::new(ptr::null_mut()));
-        Self { known, inherited, hooks: Once::new() }
-    }
-
-    fn known(&self) -> Option<&'static T> {
-        // SAFETY: what was stored there was leaked.
-        unsafe { self.known.load(Ordering::Acquire).as_ref() }.map(|own| &own.value)
+        Self { own: OfProcess::new(), hook: Once::new() }
     }
 
     #[cold]
-    fn begin(&self) -> &'static T {
-        self.hooks.call_once(|| {
-            // SAFETY: both functions are there as long as the library is. If there is no room for them, nothing is closed
-            // at exit, and a child must not use the library.
-            unsafe {
-                if T::AT_EXIT.is_some() {
-                    libc::atexit(at_exit::<T>);
-                }
-                libc::pthread_atfork(None, None, Some(in_child::<T>));
+    fn begin(&'static self) -> &'static T {
+        self.hook.call_once(|| {
+            if T::AT_EXIT.is_some() {
+                // SAFETY: the function is there as long as the library is. If there is no room for it, nothing is closed at
+                // exit.
+                unsafe { libc::atexit(at_exit::<T>) };
             }
         });
-        // SAFETY: what was stored there was leaked.
-        let inherited = unsafe { self.inherited.load(Ordering::Acquire).as_ref() };
-        let fresh = Box::into_raw(Box::new(Own { value: T::default(), _inherited: inherited }));
-        match self.known.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: leaked just now.
-            Ok(_) => unsafe { &(*fresh).value },
-            Err(other) => {
-                // SAFETY: `fresh` was made above and nobody has seen it; `other` was leaked by whoever was first.
-                unsafe {
-                    drop(Box::from_raw(fresh));
-                    &(*other).value
-                }
-            }
-        }
-    }
-}
-
-extern "C" fn in_child<T: Kept>() {
-    let place = T::place();
-    let parents = place.known.swap(ptr::null_mut(), Ordering::AcqRel);
-    if !parents.is_null() {
-        place.inherited.store(parents, Ordering::Release);
+        self.own.get()
     }
 }
 
 extern "C" fn at_exit<T: Kept>() {
-    if let (Some(end), Some(known)) = (T::AT_EXIT, T::place().known()) {
+    if let (Some(end), Some(known)) = (T::AT_EXIT, T::place().own.known()) {
         // A panic must not unwind into C, and there is nobody to be told.
         let _ = catch_unwind(AssertUnwindSafe(|| end(known)));
     }

@@ -5,7 +5,7 @@
 //! one of them drives, the others follow and take over. A background worker drives only while none of them is inside, and
 //! for tasks and event loops, which cannot.
 //!
-//! What endpoints do can be seen by others: [`counters`].
+//! What endpoints do can be seen by others: [`counters`]. What a process has one of is [`OfProcess`].
 //!
 //! [`Driver`] is the single-threaded core: engine, link, memory and clock. [`Endpoint`] is its thread-safe face.
 //!
@@ -17,6 +17,7 @@ mod config;
 pub mod counters;
 mod driver;
 mod endpoint;
+mod process;
 mod publishing;
 mod rest;
 mod shared;
@@ -27,6 +28,7 @@ mod worker;
 pub use config::{EndpointConfig, EndpointError, Idle, WaitError};
 pub use driver::{Driver, DriverConfig, DriverCounters, EventSink, Progress};
 pub use endpoint::{Call, Endpoint};
+pub use process::OfProcess;
 pub use shared::EndpointCounters;
 pub use waiting::{Waiting, WakeLater, Wakers, wake};
 pub use wake::WakeFd;

@@ -4,7 +4,7 @@
 //! earlier than what it sleeps for; a task that is not waiting any more is not woken; a child made by `fork` has a clock and
 //! a thread of its own, and never waits for a lock that a thread of its parent held.
 
-use crate::process::OfProcess;
+use pinnace_runtime::OfProcess;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

@@ -8,7 +8,7 @@
 //! parent's; no lock is held while anything is asked of a connection, or while it goes.
 
 use crate::carrier::{Awaited, Carrier, Carry};
-use crate::process::OfProcess;
+use pinnace_runtime::OfProcess;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};

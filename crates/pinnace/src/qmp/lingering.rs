@@ -6,7 +6,7 @@
 
 use super::Endpoint;
 use crate::network::deadline;
-use crate::process::OfProcess;
+use pinnace_runtime::OfProcess;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;

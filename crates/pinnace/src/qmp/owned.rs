@@ -3,8 +3,8 @@
 
 use super::{Endpoint, Options};
 use crate::lock::lock;
-use crate::process::OfProcess;
 use crate::xtp::qmp::WeakEndpoint;
+use pinnace_runtime::OfProcess;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex};

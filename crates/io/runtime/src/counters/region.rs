@@ -6,12 +6,13 @@
 
 use super::layout::{self, FILE_BYTES, HEADER_WORDS, LABELS, MAGIC, NAME_BYTES, ROW_WORDS, ROWS, header, row};
 use super::{Kind, Labels, Numbers, place, reader, unix_ms};
+use crate::OfProcess;
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::{null_mut, slice_from_raw_parts};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
-use std::time::Duration;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -20,52 +21,13 @@ struct Region {
     pid: u32,
     /// Locked as long as it is open.
     _file: File,
-    /// That of an ancestor, which nobody uses any more: so that it does not look like a leak.
-    _inherited: Option<&'static Self>,
 }
 
-/// The region of this process, or of the one that it was forked from. Never freed.
-static CURRENT: AtomicPtr<Region> = AtomicPtr::new(null_mut());
-/// The process that has made its region, or tried to, or is about to.
-static MAKER: AtomicU32 = AtomicU32::new(0);
-/// How long a thread waits for another one that makes the region.
-const PATIENCE: u32 = 200;
-
 impl Region {
-    /// That of this process.
+    /// That of this process. Where it could not be made, it would not work the next time either.
     fn current() -> Option<&'static Self> {
-        let pid = std::process::id();
-        for _ in 0..PATIENCE {
-            // SAFETY: null, or from `Box::leak`.
-            let found = unsafe { CURRENT.load(Ordering::Acquire).as_ref() }.filter(|region| region.pid == pid);
-            if found.is_some() {
-                return found;
-            }
-            let maker = MAKER.load(Ordering::Acquire);
-            if maker == pid | FAILED {
-                return None;
-            }
-            if maker != pid {
-                // No lock: one that was held while this process was forked would never be free.
-                if MAKER.compare_exchange(maker, pid, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                    return Self::make(pid);
-                }
-                continue;
-            }
-            std::thread::sleep(Duration::from_micros(50));
-        }
-        None
-    }
-
-    fn make(pid: u32) -> Option<&'static Self> {
-        let Some(region) = Self::open(pid) else {
-            // It would not work the next time either.
-            MAKER.store(pid | FAILED, Ordering::Release);
-            return None;
-        };
-        let region = Box::leak(Box::new(region));
-        CURRENT.store(region, Ordering::Release);
-        Some(region)
+        static CURRENT: OfProcess<OnceLock<Option<Region>>> = OfProcess::new();
+        CURRENT.get().get_or_init(|| Self::open(std::process::id())).as_ref()
     }
 
     fn open(pid: u32) -> Option<Self> {
@@ -99,9 +61,7 @@ impl Region {
         }
         // SAFETY: it has that many bytes, begins at a page, is never unmapped, and is only used as words that are atomic.
         let words = unsafe { &*slice_from_raw_parts(memory.cast::<AtomicU64>(), FILE_BYTES / 8) };
-        // SAFETY: null, or from `Box::leak`.
-        let inherited = unsafe { CURRENT.load(Ordering::Acquire).as_ref() };
-        let region = Self { words, pid, _file: file, _inherited: inherited };
+        let region = Self { words, pid, _file: file };
         let comm = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         let name = layout::beginning(comm.trim_end(), NAME_BYTES);
         for (at, value) in [
@@ -127,9 +87,6 @@ impl Region {
         }
     }
 }
-
-/// Marks the number of a process that cannot have a file. Numbers of processes have at most 22 bits.
-const FAILED: u32 = 1 << 31;
 
 /// A row of the counters file of this process. It is free again when this is dropped.
 #[derive(Debug)]

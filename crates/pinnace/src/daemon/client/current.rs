@@ -4,7 +4,7 @@
 
 use super::Client;
 use crate::daemon::path::Places;
-use crate::process::OfProcess;
+use pinnace_runtime::OfProcess;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

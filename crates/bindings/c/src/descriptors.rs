@@ -81,7 +81,7 @@ pub(crate) struct Descriptors {
 }
 
 impl Kept for Descriptors {
-    const AT_EXIT: Option<fn(&'static Self)> = Some(Self::end);
+    const AT_EXIT: fn(&'static Self) = Self::end;
 
     fn place() -> &'static Place<Self> {
         static PLACE: Place<Descriptors> = Place::new();

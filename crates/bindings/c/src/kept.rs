@@ -10,10 +10,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError, RwLock, RwLockWriteGuard};
 
-/// What every process has one of; it begins with the default.
+/// What every process has one of, and ends when it exits; it begins with the default.
 pub(crate) trait Kept: Default + Send + Sync + 'static {
     /// What is to be done with it when the process exits.
-    const AT_EXIT: Option<fn(&'static Self)> = None;
+    const AT_EXIT: fn(&'static Self);
 
     /// Where it is.
     fn place() -> &'static Place<Self>;
@@ -40,20 +40,17 @@ impl<T: Kept> Place<T> {
     #[cold]
     fn begin(&'static self) -> &'static T {
         self.hook.call_once(|| {
-            if T::AT_EXIT.is_some() {
-                // SAFETY: the function is there as long as the library is. If there is no room for it, nothing is closed at
-                // exit.
-                unsafe { libc::atexit(at_exit::<T>) };
-            }
+            // SAFETY: the function is there as long as the library is. If there is no room for it, nothing is closed at exit.
+            unsafe { libc::atexit(at_exit::<T>) };
         });
         self.own.get()
     }
 }
 
 extern "C" fn at_exit<T: Kept>() {
-    if let (Some(end), Some(known)) = (T::AT_EXIT, T::place().own.known()) {
+    if let Some(known) = T::place().own.known() {
         // A panic must not unwind into C, and there is nobody to be told.
-        let _ = catch_unwind(AssertUnwindSafe(|| end(known)));
+        let _ = catch_unwind(AssertUnwindSafe(|| T::AT_EXIT(known)));
     }
 }
 

@@ -162,7 +162,7 @@ impl<H: Half> Role<H> {
 
 //= Z-15
 impl Kept for Process {
-    const AT_EXIT: Option<fn(&'static Self)> = Some(Self::close_all);
+    const AT_EXIT: fn(&'static Self) = Self::close_all;
 
     fn place() -> &'static Place<Self> {
         static PLACE: Place<Process> = Place::new();

@@ -44,7 +44,7 @@ pub(super) struct Sockets {
 }
 
 impl Kept for Sockets {
-    const AT_EXIT: Option<fn(&'static Self)> = Some(Self::end);
+    const AT_EXIT: fn(&'static Self) = Self::end;
 
     fn place() -> &'static Place<Self> {
         static PLACE: Place<Sockets> = Place::new();

@@ -9,9 +9,9 @@ pub mod values;
 pub(crate) use crate::errors::{Failure, told as guard};
 
 use crate::errors::Errno;
-use crate::kept::{Kept, Place};
 use libc::c_int;
 use pinnace::rsr::{Cause, Context, Error, Local, Method, Obstacle, Unified, Vrp, Zcrp};
+use pinnace_runtime::OfProcess;
 use std::sync::Arc;
 
 impl From<Error> for Failure {
@@ -63,14 +63,8 @@ impl Default for Methods {
     }
 }
 
-impl Kept for Methods {
-    fn place() -> &'static Place<Self> {
-        static PLACE: Place<Methods> = Place::new();
-        &PLACE
-    }
-}
-
 /// Those of this process.
 pub(crate) fn context() -> &'static Context {
-    &Methods::current().0
+    static METHODS: OfProcess<Methods> = OfProcess::new();
+    &METHODS.get().0
 }

@@ -76,7 +76,7 @@ kinds! {
 static NUMBERS: Numbers = Numbers::new(16);
 
 impl Kept for Handles {
-    const AT_EXIT: Option<fn(&'static Self)> = Some(Self::end);
+    const AT_EXIT: fn(&'static Self) = Self::end;
 
     fn place() -> &'static Place<Self> {
         static PLACE: Place<Handles> = Place::new();

@@ -39,7 +39,7 @@ static NUMBERS: Numbers = Numbers::new(16);
 
 impl Kept for Registry {
     // A handler may be what calls `exit`, or never end: nobody waits for it.
-    const AT_EXIT: Option<fn(&'static Self)> = Some(|registry| registry.close_all(false));
+    const AT_EXIT: fn(&'static Self) = |registry| registry.close_all(false);
 
     fn place() -> &'static Place<Self> {
         static PLACE: Place<Registry> = Place::new();

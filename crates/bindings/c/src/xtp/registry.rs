@@ -8,7 +8,8 @@
 use super::context::{Context, Due};
 use super::types::xtpctx;
 use crate::errors::Errno;
-use crate::kept::{Kept, Place, lock};
+use crate::kept::lock;
+use pinnace_runtime::OfProcess;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, TryLockError};
@@ -61,16 +62,10 @@ impl Default for Registry {
     }
 }
 
-impl Kept for Registry {
-    fn place() -> &'static Place<Self> {
-        static PLACE: Place<Registry> = Place::new();
-        &PLACE
-    }
-}
-
 /// That of this process.
 pub(super) fn current() -> &'static Registry {
-    Registry::current()
+    static REGISTRY: OfProcess<Registry> = OfProcess::new();
+    REGISTRY.get()
 }
 
 impl Registry {

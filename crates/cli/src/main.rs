@@ -108,18 +108,25 @@ enum Command {
     Listen(netcat::ListenArgs),
     Connect(netcat::ConnectArgs),
     /// Send or receive single messages with the bare ZCRP protocol
+    #[command(subcommand)]
     Zcrp(zcrp::Args),
     /// Send or receive a stream of frames at a rate, each of which may lose what its contract allows (VRP)
+    #[command(subcommand)]
     Stream(stream::Args),
     /// Send or receive frames with the bare VRP protocol: loss as a contract
+    #[command(subcommand)]
     Vrp(vrp::Args),
     /// Send or receive messages with the bare A1 protocol: qualities of service
+    #[command(subcommand)]
     A1(a1::Args),
     /// Send or receive with the bare XTP protocol: six services, from a datagram to a stream
+    #[command(subcommand)]
     Xtp(xtp::Args),
     /// Send or receive with the bare QMP protocol: a stream of bytes for clusters
+    #[command(subcommand)]
     Qmp(qmp::Args),
     /// Say what the buffer pools of this host hold, and who has it
+    #[command(subcommand)]
     Qbuf(qbuf::Args),
     Cast(Box<cast::Args>),
     Tune(tune::Args),

@@ -24,7 +24,7 @@ Examples:
 /// Arguments of `pinnace a1 listen`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     local: Local,
     /// End after so many messages, whoever sent them; one of which a part came counts [default: go on until Ctrl-C]

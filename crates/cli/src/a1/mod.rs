@@ -12,7 +12,7 @@ pub(crate) use settings::{Mode, QosArgs, Transport, rate_text};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
-use clap::{Args as ClapArgs, Subcommand};
+use clap::Subcommand;
 use pinnace::a1::Socket;
 use serde::Serialize;
 
@@ -36,15 +36,9 @@ sent, once a message is acknowledged (with --mode raw: has left). `stale N bytes
 A message has at most 65535 blocks: 94 MB over Ethernet, more with larger blocks.";
 
 /// Arguments of `pinnace a1`.
-#[derive(Debug, ClapArgs)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    end: End,
-}
-
 #[derive(Debug, Subcommand)]
-enum End {
+#[command(after_help = EXAMPLES)]
+pub(crate) enum Args {
     /// Receive messages; print a line for each
     Listen(listen::Args),
     /// Send messages over one connection
@@ -53,9 +47,9 @@ enum End {
 
 /// Runs `pinnace a1`.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    match &args.end {
-        End::Listen(args) => listen::run(args, output),
-        End::Send(args) => send::run(args, output),
+    match args {
+        Args::Listen(args) => listen::run(args, output),
+        Args::Send(args) => send::run(args, output),
     }
 }
 

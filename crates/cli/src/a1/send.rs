@@ -26,7 +26,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{DATA}"), override_usage = "pinnace a1 send [OPTIONS] FILE|- HOST:PORT\n       \
     pinnace a1 send [OPTIONS] --size BYTES --to HOST:PORT")]
-pub(super) struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     what: What,
     /// What is older than this is not sent any more (--mode raw); if no message leaves whole, that is a failure

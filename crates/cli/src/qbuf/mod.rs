@@ -30,21 +30,15 @@ they are on their way to (transit). Deferred ones wait for the lock of their zon
 the next allocation that finds nothing returns to the pool. While others work in a pool the numbers are approximate.";
 
 /// Arguments of `pinnace qbuf`.
-#[derive(Debug, ClapArgs)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    what: What,
-}
-
 #[derive(Debug, Subcommand)]
-enum What {
+#[command(after_help = EXAMPLES)]
+pub(crate) enum Args {
     /// Count the blocks of each pool: free, and by owner
     Stat(StatArgs),
 }
 
 #[derive(Debug, ClapArgs)]
-struct StatArgs {
+pub(crate) struct StatArgs {
     /// The pools of this process alone
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
@@ -101,7 +95,7 @@ struct OwnerLine {
 
 /// Runs `pinnace qbuf`.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    let What::Stat(StatArgs { pid, daemon }) = &args.what;
+    let Args::Stat(StatArgs { pid, daemon }) = args;
     if let Some(path) = daemon {
         return daemon::print(path, output);
     }

@@ -28,7 +28,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Arguments of `pinnace qmp listen`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     local: Local,
     /// End after so many connections, whoever made them; one that breaks and whose sender never answered does not count

@@ -12,7 +12,7 @@ pub(crate) use settings::{LinkName, Wire};
 use crate::bare::line;
 use crate::exit::Error;
 use crate::output::Output;
-use clap::{Args as ClapArgs, Subcommand};
+use clap::Subcommand;
 use serde::Serialize;
 
 const EXAMPLES: &str = "\
@@ -32,15 +32,9 @@ bytes came. With --verbose or --json the sender prints the same lines, with the 
 QMP adds no checksum to the data: the link's has to suffice, as in a cluster. The hashes show whether it did.";
 
 /// Arguments of `pinnace qmp`.
-#[derive(Debug, ClapArgs)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    end: End,
-}
-
 #[derive(Debug, Subcommand)]
-enum End {
+#[command(after_help = EXAMPLES)]
+pub(crate) enum Args {
     /// Accept connections, and print a line for what came over each
     Listen(listen::Args),
     /// Send a file, standard input, or pseudo-random bytes, over a connection each
@@ -49,9 +43,9 @@ enum End {
 
 /// Runs `pinnace qmp`.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    match &args.end {
-        End::Listen(args) => listen::run(args, output),
-        End::Send(args) => send::run(args, output),
+    match args {
+        Args::Listen(args) => listen::run(args, output),
+        Args::Send(args) => send::run(args, output),
     }
 }
 

@@ -26,7 +26,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{DATA}"), override_usage = "pinnace qmp send [OPTIONS] FILE|- HOST:PORT\n       \
     pinnace qmp send [OPTIONS] --size BYTES --to HOST:PORT")]
-pub(super) struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     what: What,
     #[command(flatten)]

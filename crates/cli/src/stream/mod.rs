@@ -20,7 +20,7 @@ pub(crate) mod y4m;
 
 use crate::exit::Error;
 use crate::output::Output;
-use clap::{Args as ClapArgs, Subcommand};
+use clap::Subcommand;
 
 pub(crate) use header::BYTES as HEADER_BYTES;
 pub(crate) use scene::Scene;
@@ -42,15 +42,9 @@ The age of a frame is the time from the call that sends it to its delivery, by t
 it is as good as they agree.";
 
 /// Arguments of `pinnace stream`.
-#[derive(Debug, ClapArgs)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    end: End,
-}
-
 #[derive(Debug, Subcommand)]
-enum End {
+#[command(after_help = EXAMPLES)]
+pub(crate) enum Args {
     /// Send frames at a rate
     Send(Box<send::Args>),
     /// Receive frames, write them, and say how old they were and what was missing
@@ -59,8 +53,8 @@ enum End {
 
 /// Runs `pinnace stream`.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    match &args.end {
-        End::Send(args) => send::run(args, output),
-        End::Recv(args) => receive::run(args, output),
+    match args {
+        Args::Send(args) => send::run(args, output),
+        Args::Recv(args) => receive::run(args, output),
     }
 }

@@ -37,7 +37,7 @@ Examples:
 /// Arguments of `pinnace stream recv`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// The address to listen on, a port alone (of every IPv4 address), or a URI; port 0 picks one, and it is printed on
     /// standard error (with --json on standard output)
     #[arg(long, value_name = "[HOST:]PORT", value_parser = service::place)]

@@ -36,7 +36,7 @@ Examples:
 /// Arguments of `pinnace stream send`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// The receiver's address, or a URI like pinnace://HOST:PORT?loss=10%
     #[arg(long, value_name = "HOST:PORT", value_parser = service::target)]
     to: String,

@@ -20,7 +20,7 @@ Examples:
 /// Arguments of `pinnace vrp listen`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     local: Local,
     /// End after so many frames, whoever sent them; if everybody falls silent before, fail [default: go on until Ctrl-C]

@@ -39,15 +39,9 @@ with the hash of what it sent and the holes that the receiver reported.
 The sender's exit code is 0 only if every frame was delivered within its contract.";
 
 /// Arguments of `pinnace vrp`.
-#[derive(Debug, ClapArgs)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    end: End,
-}
-
 #[derive(Debug, Subcommand)]
-enum End {
+#[command(after_help = EXAMPLES)]
+pub(crate) enum Args {
     /// Receive frames; print a line for each, and what was lost of it
     Listen(listen::Args),
     /// Send frames, several at a time, and say what was lost
@@ -56,9 +50,9 @@ enum End {
 
 /// Runs `pinnace vrp`.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    match &args.end {
-        End::Listen(args) => listen::run(args, output),
-        End::Send(args) => send::run(args, output),
+    match args {
+        Args::Listen(args) => listen::run(args, output),
+        Args::Send(args) => send::run(args, output),
     }
 }
 

@@ -24,7 +24,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{WHOLE}\n\n{DATA}"), override_usage = "pinnace vrp send [OPTIONS] FILE|- HOST:PORT\n       \
     pinnace vrp send [OPTIONS] --size BYTES --to HOST:PORT")]
-pub(super) struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     what: What,
     /// Frames under way at a time

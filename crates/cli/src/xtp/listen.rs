@@ -28,7 +28,7 @@ Examples:
 /// Arguments of `pinnace xtp listen`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     local: Local,
     /// End after so many messages, whoever sent them; a stream that breaks and whose sender never answered does not count

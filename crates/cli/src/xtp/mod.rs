@@ -56,15 +56,9 @@ that is acknowledged or, where nobody acknowledges, has left. \
 The bytes after a stream's last end of a message are a message too.";
 
 /// Arguments of `pinnace xtp`.
-#[derive(Debug, ClapArgs)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    end: End,
-}
-
 #[derive(Debug, Subcommand)]
-enum End {
+#[command(after_help = EXAMPLES)]
+pub(crate) enum Args {
     /// Receive messages of any service; print a line for each, answer requests
     Listen(listen::Args),
     /// Send messages with one of the services
@@ -75,10 +69,10 @@ enum End {
 
 /// Runs `pinnace xtp`.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    match &args.end {
-        End::Listen(args) => listen::run(args, output),
-        End::Send(args) => send::run(args, output),
-        End::Transact(args) => transact::run(args, output),
+    match args {
+        Args::Listen(args) => listen::run(args, output),
+        Args::Send(args) => send::run(args, output),
+        Args::Transact(args) => transact::run(args, output),
     }
 }
 

@@ -30,7 +30,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{DATA}"), override_usage = "pinnace xtp send [OPTIONS] FILE|- HOST:PORT\n       \
     pinnace xtp send [OPTIONS] --size BYTES --to HOST:PORT")]
-pub(super) struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     what: What,
     /// How it is carried

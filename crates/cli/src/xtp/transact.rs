@@ -22,7 +22,7 @@ Examples:
 /// Arguments of `pinnace xtp transact`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// The listener's address
     #[arg(value_name = "HOST:PORT", value_parser = transport::address)]
     to: String,

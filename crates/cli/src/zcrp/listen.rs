@@ -23,7 +23,7 @@ Examples:
 /// Arguments of `pinnace zcrp listen`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     local: Local,
     /// End after so many messages of the first sender [default: go on until Ctrl-C, with any number of senders]

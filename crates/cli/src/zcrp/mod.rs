@@ -9,7 +9,7 @@ mod send;
 use crate::exit::Error;
 use crate::output::Output;
 use crate::transport::{self, UnderWay};
-use clap::{Args as ClapArgs, Subcommand};
+use clap::Subcommand;
 use pinnace::Message;
 use pinnace::zcrp::Failure;
 use serde::Serialize;
@@ -32,15 +32,9 @@ To ZCRP itself a message that has not begun may wait for its receiver without li
 listens, or who does with --count is busy with another sender.";
 
 /// Arguments of `pinnace zcrp`.
-#[derive(Debug, ClapArgs)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    end: End,
-}
-
 #[derive(Debug, Subcommand)]
-enum End {
+#[command(after_help = EXAMPLES)]
+pub(crate) enum Args {
     /// Receive messages and print a line for each
     Listen(listen::Args),
     /// Send messages, one after the other
@@ -49,9 +43,9 @@ enum End {
 
 /// Runs `pinnace zcrp`.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    match &args.end {
-        End::Listen(args) => listen::run(args, output),
-        End::Send(args) => send::run(args, output),
+    match args {
+        Args::Listen(args) => listen::run(args, output),
+        Args::Send(args) => send::run(args, output),
     }
 }
 

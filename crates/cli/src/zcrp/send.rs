@@ -28,7 +28,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{WHOLE}\n\n{DATA}"), override_usage = "pinnace zcrp send [OPTIONS] FILE|- HOST:PORT\n       \
     pinnace zcrp send [OPTIONS] --size BYTES --to HOST:PORT")]
-pub(super) struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     what: What,
     #[command(flatten)]

@@ -1,5 +1,6 @@
 //! What a daemon says of itself, its pool and its clients.
 
+use super::Blocks;
 use crate::exit::Error;
 use crate::output::Output;
 use crate::units::count_of;
@@ -25,14 +26,8 @@ struct DaemonLine<'a> {
     refused_clients: u64,
     dropped_clients: u64,
     dead_clients: u64,
-    zones: u64,
-    block_bytes: u64,
-    blocks: u64,
-    free_blocks: u64,
-    user_blocks: u64,
-    engine_blocks: u64,
-    transit_blocks: u64,
-    deferred_blocks: u64,
+    #[serde(flatten)]
+    blocks: Blocks,
     swept_blocks: u64,
     clients: Vec<ClientLine>,
 }
@@ -92,7 +87,6 @@ fn refused(socket: &Path, error: &io::Error) -> Error {
 }
 
 fn line<'a>(socket: &'a Path, totals: &Totals, clients: &[ClientStatistics]) -> DaemonLine<'a> {
-    let pool = &totals.pool;
     DaemonLine {
         event: "daemon",
         socket,
@@ -104,15 +98,8 @@ fn line<'a>(socket: &'a Path, totals: &Totals, clients: &[ClientStatistics]) -> 
         refused_clients: totals.refused_clients,
         dropped_clients: totals.dropped_clients,
         dead_clients: totals.dead_clients,
-        zones: pool.zones,
-        block_bytes: pool.block_bytes,
-        blocks: pool.blocks,
-        free_blocks: pool.free_blocks,
-        user_blocks: pool.user_blocks,
-        engine_blocks: pool.engine_blocks,
-        transit_blocks: pool.transit_blocks,
-        deferred_blocks: pool.deferred_blocks,
-        swept_blocks: pool.swept_blocks,
+        blocks: Blocks::from(&totals.pool),
+        swept_blocks: totals.pool.swept_blocks,
         clients: clients
             .iter()
             .map(|client| ClientLine {
@@ -131,8 +118,8 @@ fn line<'a>(socket: &'a Path, totals: &Totals, clients: &[ClientStatistics]) -> 
 
 fn text(line: &DaemonLine<'_>) -> String {
     let mut text = format!(
-        "daemon {} at {}: up {} s, {}, {}, {} ({} made); refused {}, dropped {}, dead {}\n  blocks {}: \
-         free {}, user {}, engine {}, transit {}, deferred {}; {}, {} bytes a block",
+        "daemon {} at {}: up {} s, {}, {}, {} ({} made); refused {}, dropped {}, dead {}\n  {}; {}, {} bytes \
+         a block",
         line.pid,
         line.socket.display(),
         line.seconds,
@@ -144,13 +131,8 @@ fn text(line: &DaemonLine<'_>) -> String {
         line.dropped_clients,
         line.dead_clients,
         line.blocks,
-        line.free_blocks,
-        line.user_blocks,
-        line.engine_blocks,
-        line.transit_blocks,
-        line.deferred_blocks,
-        line.zones,
-        line.block_bytes,
+        line.blocks.zones,
+        line.blocks.block_bytes,
     );
     for client in &line.clients {
         // Writing to a string does not fail.

@@ -12,10 +12,10 @@ use crate::units::count_of;
 use bytesize::ByteSize;
 use clap::{Args as ClapArgs, Subcommand};
 use find::Found;
-use pinnace_qbuf::{BLOCKS, ClientId, Holding, Pool, Variant};
+use pinnace_qbuf::{BLOCKS, ClientId, Holding, Pool, Stats, Variant};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -57,6 +57,19 @@ struct PoolLine {
     variant: &'static str,
     wired: bool,
     guarded: bool,
+    #[serde(flatten)]
+    blocks: Blocks,
+    /// Free blocks that the bitmaps do not show.
+    hidden_blocks: u64,
+    locked_zones: u64,
+    /// Without this command.
+    attached_clients: u64,
+    owners: Vec<OwnerLine>,
+}
+
+/// How many blocks there are, and who has them.
+#[derive(Serialize)]
+struct Blocks {
     zones: u64,
     block_bytes: u64,
     blocks: u64,
@@ -65,12 +78,32 @@ struct PoolLine {
     engine_blocks: u64,
     transit_blocks: u64,
     deferred_blocks: u64,
-    /// Free blocks that the bitmaps do not show.
-    hidden_blocks: u64,
-    locked_zones: u64,
-    /// Without this command.
-    attached_clients: u64,
-    owners: Vec<OwnerLine>,
+}
+
+impl From<&Stats> for Blocks {
+    fn from(stats: &Stats) -> Self {
+        Self {
+            zones: stats.zones,
+            block_bytes: stats.block_bytes,
+            blocks: stats.blocks,
+            free_blocks: stats.free_blocks,
+            user_blocks: stats.user_blocks,
+            engine_blocks: stats.engine_blocks,
+            transit_blocks: stats.transit_blocks,
+            deferred_blocks: stats.deferred_blocks,
+        }
+    }
+}
+
+impl fmt::Display for Blocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { blocks, free_blocks, user_blocks, engine_blocks, transit_blocks, deferred_blocks, .. } = self;
+        write!(
+            f,
+            "blocks {blocks}: free {free_blocks}, user {user_blocks}, engine {engine_blocks}, transit {transit_blocks}, \
+             deferred {deferred_blocks}"
+        )
+    }
 }
 
 #[derive(Serialize)]
@@ -142,14 +175,7 @@ fn line(found: &Found, pool: &Pool) -> PoolLine {
         },
         wired: options.wired,
         guarded: options.guarded,
-        zones: stats.zones,
-        block_bytes: stats.block_bytes,
-        blocks: stats.blocks,
-        free_blocks: stats.free_blocks,
-        user_blocks: stats.user_blocks,
-        engine_blocks: stats.engine_blocks,
-        transit_blocks: stats.transit_blocks,
-        deferred_blocks: stats.deferred_blocks,
+        blocks: Blocks::from(&stats),
         hidden_blocks: stats.hidden_blocks,
         locked_zones: stats.locked_zones,
         attached_clients: stats.clients.saturating_sub(1),
@@ -181,24 +207,19 @@ fn owners(pool: &Pool) -> Vec<OwnerLine> {
 
 fn text(line: &PoolLine) -> String {
     let size = |bytes: u64| ByteSize::b(bytes).display().iec().to_string().replace(".0 ", " ");
+    let blocks = &line.blocks;
     let processes: Vec<_> = line.processes.iter().map(|process| format!("{} {}", process.pid, process.name)).collect();
     let flags = [(line.wired, ", wired"), (line.guarded, ", guarded")];
     let flags: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
     let mut text = format!(
-        "pool {}: {}, {} of {BLOCKS} blocks of {}{flags}, {} in all; open in {}\n  blocks {}: free {}, user {}, engine \
-         {}, transit {}, deferred {}, hidden {}; locked zones {}; clients {}",
+        "pool {}: {}, {} of {BLOCKS} blocks of {}{flags}, {} in all; open in {}\n  {blocks}, hidden {}; locked zones {}; \
+         clients {}",
         line.pool,
         line.variant,
-        count_of(line.zones, "zone"),
-        size(line.block_bytes),
-        size(line.blocks * line.block_bytes),
+        count_of(blocks.zones, "zone"),
+        size(blocks.block_bytes),
+        size(blocks.blocks * blocks.block_bytes),
         processes.join(", "),
-        line.blocks,
-        line.free_blocks,
-        line.user_blocks,
-        line.engine_blocks,
-        line.transit_blocks,
-        line.deferred_blocks,
         line.hidden_blocks,
         line.locked_zones,
         line.attached_clients,

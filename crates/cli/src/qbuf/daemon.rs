@@ -131,7 +131,7 @@ fn text(line: &DaemonLine<'_>) -> String {
         line.dropped_clients,
         line.dead_clients,
         line.blocks,
-        line.blocks.zones,
+        count_of(line.blocks.zones, "zone"),
         line.blocks.block_bytes,
     );
     for client in &line.clients {

@@ -88,6 +88,9 @@ fn a_daemon_is_asked_for_its_figures() {
         let clients = line["clients"].as_array().unwrap();
         line["user_blocks"] == 3 && clients.iter().any(|client| client["held_blocks"] == 3)
     });
+    // For people.
+    let output = text(&run(&["qbuf", "stat", "--daemon", socket.to_str().unwrap()]).stdout);
+    assert!(output.contains("blocks 16384: free 16381, user 3, ") && output.contains("; 512 zones, "), "{output}");
     drop((qbuf, client));
     daemon.stop();
     serving.join().unwrap().unwrap();

@@ -18,6 +18,7 @@ mod sending;
 mod service;
 mod tcp;
 mod transactions;
+pub(crate) mod turns;
 mod udp;
 mod vrp;
 mod waiter;
@@ -360,8 +361,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
                 progress.inc(1);
                 match measured {
                     Ok(measured) => series.add(round, &measured),
-                    Err(Trouble::Command(error)) => return Err(error),
-                    Err(Trouble::Transport(failure)) => {
+                    Err(trouble) => {
+                        let failure = trouble.of_transport()?;
                         series.failed = round == 0;
                         progress.suspend(|| report::trouble(output, series, &failure));
                         // What the host does not have it will not have for the next size either.

@@ -25,6 +25,16 @@ pub(crate) enum Trouble {
     Command(Error),
 }
 
+impl Trouble {
+    /// Why it is only this transport; otherwise, what ends the command.
+    pub(crate) fn of_transport(self) -> Result<Failure, Error> {
+        match self {
+            Self::Transport(failure) => Ok(failure),
+            Self::Command(error) => Err(error),
+        }
+    }
+}
+
 impl From<Error> for Trouble {
     fn from(error: Error) -> Self {
         Self::Command(error)

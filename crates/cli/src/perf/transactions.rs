@@ -3,25 +3,16 @@
 //!
 //! Always true: each exchange is an association, or a connection, of its own, at both ends of every transport.
 
-use super::{Args, Failure, Job, Network, Pair, Role, Transport, Trouble, header, progress, size_name};
+use super::{Args, Job, Network, Pair, Role, Transport, Trouble, header, progress, size_name, turns};
 use crate::exit::Error;
 use crate::output::Output;
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
 /// Exchanges a measurement; a TCP client keeps a port for a minute after each, so not many more.
 const EXCHANGES: u64 = 1_000;
-/// Nanoseconds that are told apart.
-const LONGEST: u64 = 60_000_000_000;
 
-/// One transport and size.
-struct Series {
-    job: Job,
-    times: Histogram<u64>,
-    /// Medians of the rounds, in nanoseconds.
-    medians: Vec<(u32, f64)>,
-    failed: bool,
-}
+/// One transport and size, with the medians of the rounds, in nanoseconds.
+type Series = turns::Series<Vec<(u32, f64)>>;
 
 /// One line of `--json`.
 #[derive(Serialize)]
@@ -62,23 +53,9 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let bar = progress(sizes.len() * args.rounds as usize * transports.len());
     let mut any = false;
     for size in sizes.iter().map(|size| size.as_u64() as usize) {
-        let mut all = transports.iter().map(|one| series(args, one, size)).collect::<Result<Vec<_>, _>>()?;
-        for round in 0..args.rounds {
-            for series in all.iter_mut().filter(|series| !series.failed) {
-                bar.set_message(format!("{} {}, round {}", series.job.transport, size_name(size), round + 1));
-                let measured = once(&network, series, round);
-                bar.inc(1);
-                match measured {
-                    Ok(()) => {}
-                    Err(Trouble::Command(error)) => return Err(error),
-                    Err(Trouble::Transport(Failure::Failed(why) | Failure::Unavailable(why))) => {
-                        series.failed = true;
-                        let transport = &series.job.transport;
-                        bar.suspend(|| output.warn(format_args!("{transport}, {}: {why}", size_name(size))));
-                    }
-                }
-            }
-        }
+        let series = |one| Series::new(Job { each_alone: true, ..args.job(one, size) });
+        let mut all = transports.iter().map(series).collect::<Result<Vec<_>, _>>()?;
+        turns::take(&mut all, args.rounds, (&bar, output), |round, series| once(&network, series, round))?;
         bar.suspend(|| report(args, output, &all));
         any |= all.first().is_some_and(|xtp| !xtp.times.is_empty());
     }
@@ -86,28 +63,18 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     if any { Ok(()) } else { Err(Error::failed("xtp could not be measured")) }
 }
 
-fn series(args: &Args, transport: &Transport, size: usize) -> Result<Series, Error> {
-    let times =
-        Histogram::new_with_bounds(1, LONGEST, 3).map_err(|error| Error::failed(format!("no histogram: {error}")))?;
-    let job = Job { each_alone: true, ..args.job(transport, size) };
-    Ok(Series { job, times, medians: Vec::new(), failed: false })
-}
-
 /// One round, after some exchanges that do not count.
 fn once(network: &Network, series: &mut Series, round: u32) -> Result<(), Trouble> {
     let mut pair = Pair::start(network, &series.job, Role::Pong, Role::Ping)?;
     pair.run(EXCHANGES / 5)?;
     let (_, asking) = pair.run(EXCHANGES)?;
+    series.record(&asking.round_trips);
     let mut seen = 0;
-    let mut median = None;
-    for (nanoseconds, times) in asking.round_trips {
-        series.times.saturating_record_n(nanoseconds.min(LONGEST), times);
+    let median = asking.round_trips.iter().find(|(_, times)| {
         seen += times;
-        if seen * 2 >= EXCHANGES && median.is_none() {
-            median = Some(nanoseconds as f64);
-        }
-    }
-    series.medians.extend(median.map(|median| (round, median)));
+        seen * 2 >= EXCHANGES
+    });
+    series.seen.extend(median.map(|(nanoseconds, _)| (round, *nanoseconds as f64)));
     Ok(())
 }
 
@@ -135,14 +102,11 @@ fn begin(args: &Args, output: &Output) {
     output.result(text, &());
 }
 
-impl Series {
-    /// The median of the rounds' ratios to `other`.
-    fn ratio(&self, other: &Self) -> Option<f64> {
-        let of_round = |round| other.medians.iter().find(|(other, _)| *other == round).map(|(_, median)| median);
-        let ratios: Vec<f64> =
-            self.medians.iter().filter_map(|(round, median)| Some(median / of_round(*round)?)).collect();
-        super::measure::median(ratios).filter(|ratio| ratio.is_finite())
-    }
+/// The median of the rounds' ratios.
+fn ratio(own: &Series, other: &Series) -> Option<f64> {
+    let of_round = |round| other.seen.iter().find(|(other, _)| *other == round).map(|(_, median)| median);
+    let ratios: Vec<f64> = own.seen.iter().filter_map(|(round, median)| Some(median / of_round(*round)?)).collect();
+    super::measure::median(ratios).filter(|ratio| ratio.is_finite())
 }
 
 fn report(args: &Args, output: &Output, all: &[Series]) {
@@ -163,11 +127,11 @@ fn report(args: &Args, output: &Output, all: &[Series]) {
             count: series.times.len(),
             rounds: args.rounds,
             ratio_to: (!is_xtp).then_some(&xtp.job.transport),
-            ratio: if is_xtp { None } else { series.ratio(xtp) },
+            ratio: if is_xtp { None } else { ratio(series, xtp) },
             xtp: is_xtp.then_some(&series.job.xtp),
             event: "round_trips",
         };
-        let ratio = xtp.ratio(series).filter(|_| !is_xtp).map_or_else(String::new, |ratio| format!("{ratio:.2}"));
+        let ratio = ratio(xtp, series).filter(|_| !is_xtp).map_or_else(String::new, |ratio| format!("{ratio:.2}"));
         let text = format!(
             "{:>9}  {:<12} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>8}  {ratio:>8}",
             size_name(line.size),

@@ -28,6 +28,11 @@ impl Failure {
     pub(crate) fn io(action: impl std::fmt::Display, error: &io::Error) -> Self {
         Self::Failed(format!("{action}: {error}"))
     }
+
+    pub(crate) fn why(&self) -> &str {
+        let (Self::Failed(why) | Self::Unavailable(why)) = self;
+        why
+    }
 }
 
 impl From<pinnace::Error> for Failure {

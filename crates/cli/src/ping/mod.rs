@@ -12,8 +12,8 @@ use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::perf::{
-    self, Failure, IdleChoice, Job, Network, Pair, Path, PrivateDaemon, QmpChoice, Role, Transport, Trouble, Words,
-    check_size, header, named, size_name,
+    self, IdleChoice, Job, Network, Pair, Path, PrivateDaemon, QmpChoice, Role, Transport, Trouble, Words, check_size,
+    header, named, size_name, turns,
 };
 use crate::qmp::{LinkName, Wire};
 use crate::transport;
@@ -21,7 +21,6 @@ use crate::units::count_of;
 use bytesize::ByteSize;
 use clap::Parser;
 use clap::builder::ArgPredicate;
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
 const EXAMPLES: &str = "\
@@ -89,18 +88,8 @@ pub(crate) struct Args {
     busy_poll: u32,
 }
 
-/// The longest round trip that is told apart, in nanoseconds.
-const LONGEST: u64 = 60_000_000_000;
-
-/// All round trips of one transport with one size.
-struct Series {
-    job: Job,
-    /// Nanoseconds.
-    times: Histogram<u64>,
-    failed: bool,
-    /// The method that was chosen, where there was a choice.
-    method: Option<String>,
-}
+/// All round trips of one transport with one size, and the method that was chosen, where there was a choice.
+type Series = turns::Series<Option<String>>;
 
 /// One line of `--json`.
 #[derive(Debug, Serialize)]
@@ -154,24 +143,11 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         let mut series = Vec::new();
         for transport in &transports {
             let job = Job { daemon: daemon.clone(), ..job(args, transport, size) };
-            series.push(Series { job, times: histogram()?, failed: false, method: None });
+            series.push(Series::new(job)?);
         }
-        for round in 0..args.rounds {
-            for series in series.iter_mut().filter(|series| !series.failed) {
-                progress.set_message(format!("{} {}, round {}", series.job.transport, size_name(size), round + 1));
-                let measured = once(&network, args, round, series);
-                progress.inc(1);
-                match measured {
-                    Ok(()) => {}
-                    Err(Trouble::Command(error)) => return Err(error),
-                    Err(Trouble::Transport(Failure::Failed(why) | Failure::Unavailable(why))) => {
-                        series.failed = true;
-                        let transport = &series.job.transport;
-                        progress.suspend(|| output.warn(format_args!("{transport}, {}: {why}", size_name(size))));
-                    }
-                }
-            }
-        }
+        turns::take(&mut series, args.rounds, (&progress, output), |round, series| {
+            once(&network, args, round, series)
+        })?;
         progress.suspend(|| report(args, output, &series));
         any |= series.iter().any(|series| series.job.transport == args.protocol && !series.times.is_empty());
     }
@@ -206,10 +182,6 @@ fn job(args: &Args, transport: &Transport, size: usize) -> Job {
     job
 }
 
-fn histogram() -> Result<Histogram<u64>, Error> {
-    Histogram::new_with_bounds(1, LONGEST, 3).map_err(|error| Error::failed(format!("no histogram: {error}")))
-}
-
 /// One round's share of the round trips, after a few that do not count.
 fn once(network: &Network, args: &Args, round: u32, series: &mut Series) -> Result<(), Trouble> {
     let rounds = u64::from(args.rounds);
@@ -220,10 +192,8 @@ fn once(network: &Network, args: &Args, round: u32, series: &mut Series) -> Resu
     let mut pair = Pair::start(network, &series.job, Role::Pong, Role::Ping)?;
     pair.run(count.div_ceil(10).clamp(10, 200))?;
     let (_, pinging) = pair.run(count)?;
-    series.method = pinging.method;
-    for (nanoseconds, times) in pinging.round_trips {
-        series.times.saturating_record_n(nanoseconds.min(LONGEST), times);
-    }
+    series.seen = pinging.method;
+    series.record(&pinging.round_trips);
     Ok(())
 }
 
@@ -289,7 +259,7 @@ fn report(args: &Args, output: &Output, all: &[Series]) {
                 ratio_to: other.map(|other| &other.job.transport),
                 ratio: other.map(|other| median(series) / median(other)),
                 rounds: args.rounds,
-                method: series.method.as_deref(),
+                method: series.seen.as_deref(),
                 event: "round_trips",
             };
             let ratio = other.map_or_else(String::new, |other| format!("{:.2}", median(other) / median(series)));

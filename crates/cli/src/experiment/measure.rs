@@ -3,9 +3,11 @@
 //! Always true: a row that cannot be measured is said to be left out, with the reason, and is not in any result.
 
 use super::Run;
+use super::figure::{Curve, Panel};
 use crate::exit::Error;
-use crate::perf::{self, Failure, Job, Network, Pair, Repeats, Role, Trouble, median, span};
+use crate::perf::{self, Failure, IdleChoice, Job, Network, Pair, Path, Repeats, Role, Trouble, median, span};
 use indicatif::ProgressBar;
+use plotters::style::RGBColor;
 use serde::Serialize;
 
 /// How much is done.
@@ -156,6 +158,30 @@ impl Row {
     }
 }
 
+/// What is measured beside others: a transport, and how it is used.
+pub(super) trait Kind: Copy + PartialEq {
+    /// As the table and the figure have it.
+    fn name(self) -> String;
+
+    fn colour(self) -> RGBColor;
+
+    /// An application that sends `size` bytes at a time.
+    fn job(self, size: usize, idle: IdleChoice, path: Path) -> Job;
+}
+
+/// What lies between the ends, and what it is called.
+pub(super) struct Between {
+    pub(super) network: Network,
+    pub(super) path: Path,
+    pub(super) name: String,
+}
+
+impl Between {
+    pub(super) fn new(path: Path) -> Result<Self, Error> {
+        Ok(Self { network: Network::new(path)?, path, name: path.to_string() })
+    }
+}
+
 /// All kinds over one path with one size.
 pub(super) struct Part<K> {
     pub(super) path: String,
@@ -163,7 +189,21 @@ pub(super) struct Part<K> {
     pub(super) rows: Vec<(K, Row)>,
 }
 
-impl<K: Copy + PartialEq> Part<K> {
+impl<K: Kind> Part<K> {
+    /// Measures them, in turn.
+    pub(super) fn measure(
+        run: &Run<'_>,
+        between: &Between,
+        (size, idle): (usize, IdleChoice),
+        kinds: &[K],
+        bar: &ProgressBar,
+    ) -> Result<Self, Error> {
+        let job = |kind: K| kind.job(size, idle, between.path);
+        let mut rows: Vec<_> = kinds.iter().map(|kind| Row::new(kind.name(), job(*kind))).collect();
+        measure(run, &between.network, &mut rows, bar)?;
+        Ok(Self { path: between.name.clone(), size, rows: kinds.iter().copied().zip(rows).collect() })
+    }
+
     pub(super) fn row(&self, kind: K) -> Option<&Row> {
         self.rows.iter().find(|(other, _)| *other == kind).map(|(_, row)| row)
     }
@@ -172,6 +212,38 @@ impl<K: Copy + PartialEq> Part<K> {
     pub(super) fn ratio(&self, kind: K, other: K) -> Option<f64> {
         self.row(kind)?.ratio(self.row(other)?)
     }
+}
+
+/// A panel for each path: the throughput of each kind by the size of `what`. `unit` is the name of a path's, and how many
+/// Mbit/s it is.
+pub(super) fn panels<K: Kind>(
+    parts: &[Part<K>],
+    kinds: &[K],
+    what: &str,
+    unit: impl Fn(&str) -> (&'static str, f64),
+    is_dashed: impl Fn(K) -> bool,
+) -> Vec<Panel> {
+    let mut paths: Vec<&str> = parts.iter().map(|part| part.path.as_str()).collect();
+    paths.dedup();
+    let panel = |path: &str| {
+        let (y_name, mbit_s) = unit(path);
+        let curve = |&kind: &K| {
+            let parts = parts.iter().filter(|part| part.path == path);
+            let points = parts.filter_map(|part| Some((part.size as f64, part.row(kind)?.mbit_s()? / mbit_s)));
+            let dashed = is_dashed(kind);
+            Curve { label: kind.name(), colour: kind.colour(), dashed, dots: !dashed, points: points.collect() }
+        };
+        Panel {
+            title: path.to_owned(),
+            x_name: format!("bytes of {what}"),
+            y_name: y_name.to_owned(),
+            doubling: true,
+            curves: kinds.iter().map(curve).collect(),
+            dots: Vec::new(),
+            mark: None,
+        }
+    };
+    paths.into_iter().map(panel).collect()
 }
 
 /// Measures all rows, in turn, `rounds` times.
@@ -257,7 +329,7 @@ fn grown(count: u64, took: f64, seconds: f64) -> u64 {
 
 /// A job over a path that the library takes for the Internet.
 pub(super) fn wan_job(transport: &perf::Transport, size: usize, depth: usize) -> Job {
-    Job { depth, cluster: false, ..Job::new(transport, size, perf::IdleChoice::Adaptive, perf::Path::Lo) }
+    Job { depth, cluster: false, ..Job::new(transport, size, IdleChoice::Adaptive, Path::Lo) }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::Run;
 use super::figure::{Curve, Panel, Panels};
 use super::measure::{Row, Speed, measure};
 use crate::exit::Error;
-use crate::perf::{Failure, IdleChoice, Job, Network, Pair, Path, Role, Transport, Trouble, median, progress, span};
+use crate::perf::{IdleChoice, Job, Network, Pair, Path, Role, Transport, Trouble, median, progress, span};
 use crate::picture::COLOURS;
 use crate::units::{count_of, ratio};
 use serde::Serialize;
@@ -153,9 +153,11 @@ fn one_size(
             bar.set_message(format!("{}, {size} bytes, round {round}", cell.transport));
             match short(network, &job(&cell.transport)) {
                 Ok(mbit_s) => cell.rounds.push((round, mbit_s)),
-                Err(Trouble::Command(error)) => return Err(error),
-                Err(Trouble::Transport(Failure::Failed(why) | Failure::Unavailable(why))) => {
-                    bar.suspend(|| run.output.warn(format_args!("{}, {size} bytes: {why}", cell.transport)));
+                Err(trouble) => {
+                    let failure = trouble.of_transport()?;
+                    bar.suspend(|| {
+                        run.output.warn(format_args!("{}, {size} bytes: {}", cell.transport, failure.why()));
+                    });
                 }
             }
             bar.inc(1);

@@ -4,9 +4,9 @@
 use super::{Kind, RAW, RELIABLE, paths};
 use crate::exit::Error;
 use crate::experiment::Run;
-use crate::experiment::figure::{Curve, Panel, Panels};
-use crate::experiment::measure::{self, Row, Speed, measure};
-use crate::perf::{IdleChoice, Network, progress};
+use crate::experiment::figure::Panels;
+use crate::experiment::measure::{self, Kind as _, Speed};
+use crate::perf::{IdleChoice, progress};
 use crate::units::{count_of, percent, ratio};
 use serde::Serialize;
 
@@ -74,16 +74,12 @@ pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
         "path", "size", "transport", "Mbit/s", "(min .. max)", "x/dgram", "x/tcp", "CPU tx", "CPU rx", "copied"
     ));
     let sizes = if run.effort.quick { &QUICK[..] } else { &SIZES[..] };
-    let paths = paths(run);
+    let paths = paths(run)?;
     let bar = progress(paths.len() * sizes.len() * KINDS.len() * rounds as usize);
     let mut parts = Vec::new();
-    for &path in paths {
-        let network = Network::new(path)?;
+    for between in &paths {
         for &size in sizes {
-            let job = |kind: Kind| kind.job(size, IdleChoice::Adaptive, path);
-            let mut rows: Vec<_> = KINDS.iter().map(|kind| Row::new(kind.name(), job(*kind))).collect();
-            measure(run, &network, &mut rows, &bar)?;
-            let part = Part { path: path.to_string(), size, rows: KINDS.into_iter().zip(rows).collect() };
+            let part = Part::measure(run, between, (size, IdleChoice::Adaptive), &KINDS, &bar)?;
             bar.suspend(|| print(run, &part));
             parts.push(part);
         }
@@ -167,31 +163,7 @@ fn summarize(run: &Run<'_>, parts: &[Part]) -> Result<(), Error> {
 }
 
 fn figure(parts: &[Part]) -> Panels {
-    let mut paths: Vec<&str> = parts.iter().map(|part| part.path.as_str()).collect();
-    paths.dedup();
-    let panels = paths.into_iter().map(|path| Panel {
-        title: path.to_owned(),
-        x_name: "bytes of a block that the application sends".to_owned(),
-        y_name: "Gbit/s".to_owned(),
-        doubling: true,
-        curves: KINDS
-            .iter()
-            .map(|&kind| {
-                let points = parts.iter().filter(|part| part.path == path);
-                Curve {
-                    label: kind.name(),
-                    colour: kind.colour(),
-                    dashed: kind == Kind::Datagrams,
-                    dots: kind != Kind::Datagrams,
-                    points: points
-                        .filter_map(|part| Some((part.size as f64, part.row(kind)?.mbit_s()? / 1000.0)))
-                        .collect(),
-                }
-            })
-            .collect(),
-        dots: Vec::new(),
-        mark: None,
-    });
+    let (what, is_dashed) = ("a block that the application sends", |kind| kind == Kind::Datagrams);
     Panels {
         title: "A1: throughput by block size".to_owned(),
         caption: vec![format!(
@@ -199,6 +171,6 @@ fn figure(parts: &[Part]) -> Panels {
              the throughput of bare datagrams and {} of TCP's; without, {} of datagrams.",
             PAPER.0, PAPER.1, PAPER.2
         )],
-        panels: panels.collect(),
+        panels: measure::panels(parts, &KINDS, what, |_| ("Gbit/s", 1000.0), is_dashed),
     }
 }

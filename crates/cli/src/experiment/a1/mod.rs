@@ -10,7 +10,9 @@ pub(super) use blocks::run as blocks;
 pub(super) use pings::run as pings;
 
 use super::Run;
+use super::measure::{self, Between};
 use crate::a1::Mode;
+use crate::exit::Error;
 use crate::perf::{A1Choice, IdleChoice, Job, Path, Transport};
 use crate::picture::COLOURS;
 use plotters::style::RGBColor;
@@ -31,8 +33,7 @@ enum Kind {
 const RELIABLE: Kind = Kind::A1(Mode::Reliable);
 const RAW: Kind = Kind::A1(Mode::Raw);
 
-impl Kind {
-    /// As the table and the figure have it.
+impl measure::Kind for Kind {
     fn name(self) -> String {
         match self {
             Self::A1(mode) => format!("A1 {mode}"),
@@ -50,18 +51,14 @@ impl Kind {
         }]
     }
 
-    fn transport(self) -> Transport {
-        match self {
+    fn job(self, size: usize, idle: IdleChoice, path: Path) -> Job {
+        let transport = match self {
             Self::A1(_) => Transport::A1,
             Self::Datagrams => Transport::Udp,
             Self::Tcp => Transport::Tcp(Some("cubic".to_owned())),
-        }
-    }
-
-    /// Blocks that an application sends have `size` bytes.
-    fn job(self, size: usize, idle: IdleChoice, path: Path) -> Job {
+        };
         let depth = (WINDOW / size).clamp(2, 4096);
-        let job = Job { depth, ..Job::new(&self.transport(), size, idle, path) };
+        let job = Job { depth, ..Job::new(&transport, size, idle, path) };
         match self {
             Self::A1(mode) => Job { a1: A1Choice { mode, block: Some(BLOCK), ..A1Choice::default() }, ..job },
             Self::Datagrams => Job { udp: Some((BLOCK as usize, WINDOW as u64)), ..job },
@@ -71,17 +68,19 @@ impl Kind {
 }
 
 /// The paths: more as root.
-fn paths(run: &Run<'_>) -> &'static [Path] {
+fn paths(run: &Run<'_>) -> Result<Vec<Between>, Error> {
+    let mut paths = vec![Between::new(Path::Lo)?];
     if rustix::process::geteuid().is_root() {
-        &[Path::Lo, Path::Veth9000]
+        paths.push(Between::new(Path::Veth9000)?);
     } else {
         run.output.warn("virtual Ethernet is left out: it needs root");
-        &[Path::Lo]
     }
+    Ok(paths)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::measure::Kind as _;
     use super::*;
 
     #[test]

@@ -5,9 +5,9 @@ use super::{Kind, RAW, RELIABLE, paths};
 use crate::exit::Error;
 use crate::experiment::Run;
 use crate::experiment::figure::Panels;
-use crate::experiment::round_trips::{self, Drawn};
-use crate::perf::{IdleChoice, Network, progress};
-use crate::units::{count_of, ratio};
+use crate::experiment::measure::Kind as _;
+use crate::experiment::round_trips;
+use crate::units::count_of;
 use serde::Serialize;
 
 /// Bytes each way.
@@ -62,26 +62,8 @@ pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
          the time of TCP",
         rounds = count_of(u64::from(rounds), "round")
     ));
-    run.say(format_args!(
-        "{:<9} {:<6} {:>6}  {:<12} {:>8} {:>19} {:>9} {:>7}",
-        "path", "idle", "size", "transport", "p50", "(min .. max)", "p99", "x/tcp"
-    ));
     let sizes = if quick { &QUICK[..] } else { &SIZES[..] };
-    let paths = paths(run);
-    let bar = progress(paths.len() * 2 * sizes.len() * KINDS.len() * rounds as usize);
-    let mut cells: Vec<Cell> = Vec::new();
-    for &path in paths {
-        let (network, name) = (Network::new(path)?, path.to_string());
-        for idle in [IdleChoice::Spin, IdleChoice::Block] {
-            for &size in sizes {
-                let mut of_size = KINDS.map(|kind| Cell::new(&name, kind, kind.job(size, idle, path)));
-                round_trips::measure(run, &network, &mut of_size, count, Kind::name, &bar)?;
-                bar.suspend(|| print(run, &of_size));
-                cells.extend(of_size);
-            }
-        }
-    }
-    bar.finish_and_clear();
+    let cells = round_trips::measure_all(run, &paths(run)?, sizes, (&KINDS, count), |cells| print(run, cells))?;
     summarize(run, &cells)?;
     run.draw(&figure(&cells))
 }
@@ -105,18 +87,7 @@ fn print(run: &Run<'_>, cells: &[Cell]) {
             tcp_ratio: tcp.filter(|_| cell.kind != Kind::Tcp).and_then(|tcp| cell.ratio(tcp)),
             rounds: cell.rounds(),
         };
-        let text = format!(
-            "{:<9} {:<6} {:>6}  {:<12} {:>8.1} {:>19} {:>9.1} {:>7}",
-            line.path,
-            line.idle,
-            line.size,
-            line.transport,
-            line.half_p50_us,
-            format!("({:.1} .. {:.1})", line.half_p50_us_min, line.half_p50_us_max),
-            line.half_p99_us.unwrap_or(0.0),
-            ratio(line.tcp_ratio),
-        );
-        run.output.result(text, &line);
+        run.output.result(cell.text(p50, 0.5, line.tcp_ratio), &line);
     }
 }
 
@@ -134,13 +105,12 @@ fn summarize(run: &Run<'_>, cells: &[Cell]) -> Result<(), Error> {
 }
 
 fn figure(cells: &[Cell]) -> Panels {
-    let drawn = |kind: Kind| Drawn { label: kind.name(), colour: kind.colour(), dashed: kind == RAW };
     Panels {
         title: "A1: half the round trip by block size".to_owned(),
         caption: vec![
             "Medians of rounds in turn. In the paper A1 was slower than TCP for small blocks, and the gap closed with their size."
                 .to_owned(),
         ],
-        panels: round_trips::panels(cells, &KINDS, ("half a round trip, us", 0.5), drawn),
+        panels: round_trips::panels(cells, &KINDS, ("half a round trip, us", 0.5), |kind| kind == RAW),
     }
 }

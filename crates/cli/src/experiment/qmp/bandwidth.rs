@@ -5,8 +5,8 @@ use super::{BBR, CUBIC, Kind, LINK_MBIT_S, PAPER, QMP, QMP_COPIED, link};
 use crate::exit::Error;
 use crate::experiment::Run;
 use crate::experiment::figure::{Bar, BarCharts, Bars, Group};
-use crate::experiment::measure::{Row, Speed, Taken, measure};
-use crate::perf::{IdleChoice, Path, progress, size_name};
+use crate::experiment::measure::{self, Kind as _, Row, Speed, Taken};
+use crate::perf::{IdleChoice, progress, size_name};
 use crate::qmp::LinkName;
 use crate::units::{count_of, percent};
 use serde::Serialize;
@@ -65,11 +65,7 @@ struct Summary<'a> {
     quick: bool,
 }
 
-/// All kinds with one size.
-struct Part {
-    size: usize,
-    rows: Vec<(Kind, Row)>,
-}
+type Part = measure::Part<Kind>;
 
 /// Runs it.
 pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
@@ -84,21 +80,18 @@ pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
         "{:>9}  {:<16} {:>8} {:>17} {:>8} {:>7} {:>8} {:>8} {:>8} {:>8}",
         "size", "transport", "Mbit/s", "(min .. max)", "of link", "qmp/x", "CPU tx", "CPU rx", "copied", "resent"
     ));
-    let (network, path) = link(run)?;
+    let link = link(run)?;
     let sizes = if run.effort.quick { &QUICK[..] } else { &SIZES[..] };
     let bar = progress(sizes.len() * KINDS.len() * rounds as usize);
     let mut parts = Vec::new();
     for &size in sizes {
-        let job = |kind: Kind| kind.job(size, IdleChoice::Block, Path::Veth100m);
-        let mut rows: Vec<_> = KINDS.iter().map(|kind| Row::new(kind.name(), job(*kind))).collect();
-        measure(run, &network, &mut rows, &bar)?;
-        let part = Part { size, rows: KINDS.into_iter().zip(rows).collect() };
-        bar.suspend(|| print(run, &path, &part));
+        let part = Part::measure(run, &link, (size, IdleChoice::Block), &KINDS, &bar)?;
+        bar.suspend(|| print(run, &part));
         parts.push(part);
     }
     bar.finish_and_clear();
     summarize(run, &parts)?;
-    run.draw(&figure(&path, &parts))
+    run.draw(&figure(&link.name, &parts))
 }
 
 /// What of its payload the link can carry, and what of that was.
@@ -106,7 +99,7 @@ fn payload_share(kind: Kind, mbit_s: f64) -> f64 {
     mbit_s / (LINK_MBIT_S * kind.payload_share())
 }
 
-fn print(run: &Run<'_>, path: &str, part: &Part) {
+fn print(run: &Run<'_>, part: &Part) {
     let qmp = part.rows.first();
     for (kind, row) in &part.rows {
         let (Some(speed), Some((cpu_tx, cpu_rx))) = (row.speed(), row.processor_seconds()) else { continue };
@@ -114,7 +107,7 @@ fn print(run: &Run<'_>, path: &str, part: &Part) {
             event: "row",
             experiment: run.name,
             label: kind.label(),
-            path,
+            path: &part.path,
             size: part.size,
             speed,
             payload_share: payload_share(*kind, speed.mbit_s),

@@ -4,9 +4,10 @@ use super::{Kind, QMP, QMP_COPIED, link};
 use crate::exit::Error;
 use crate::experiment::Run;
 use crate::experiment::figure::Panels;
-use crate::experiment::round_trips::{self, Drawn};
-use crate::perf::{IdleChoice, Network, Path, progress};
-use crate::units::{count_of, ratio};
+use crate::experiment::measure::Between;
+use crate::experiment::round_trips;
+use crate::perf::Path;
+use crate::units::count_of;
 use serde::Serialize;
 
 /// Bytes each way.
@@ -66,33 +67,14 @@ pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
          times the time of TCP",
         rounds = count_of(u64::from(rounds), "round")
     ));
-    run.say(format_args!(
-        "{:<9} {:<6} {:>6}  {:<12} {:>8} {:>19} {:>9} {:>7}",
-        "path", "idle", "size", "transport", "p50", "(min .. max)", "p99", "x/tcp"
-    ));
     let sizes = if quick { &QUICK[..] } else { &SIZES[..] };
-    let is_root = rustix::process::geteuid().is_root();
-    let paths = if is_root { &[Path::Lo, Path::Veth100m][..] } else { &[Path::Lo] };
-    if !is_root {
+    let mut paths = vec![Between::new(Path::Lo)?];
+    if rustix::process::geteuid().is_root() {
+        paths.push(link(run)?);
+    } else {
         run.output.warn("the link of 100 Mbit/s is left out: it needs root");
     }
-    let bar = progress(paths.len() * 2 * sizes.len() * KINDS.len() * rounds as usize);
-    let mut cells: Vec<Cell> = Vec::new();
-    for &path in paths {
-        let (network, name) = match path {
-            Path::Lo => (Network::new(path)?, path.to_string()),
-            _ => link(run)?,
-        };
-        for idle in [IdleChoice::Spin, IdleChoice::Block] {
-            for &size in sizes {
-                let mut of_size = KINDS.map(|kind| Cell::new(&name, kind, kind.job(size, idle, path)));
-                round_trips::measure(run, &network, &mut of_size, count, Kind::name, &bar)?;
-                bar.suspend(|| print(run, &of_size));
-                cells.extend(of_size);
-            }
-        }
-    }
-    bar.finish_and_clear();
+    let cells = round_trips::measure_all(run, &paths, sizes, (&KINDS, count), |cells| print(run, cells))?;
     summarize(run, &cells)?;
     run.draw(&figure(&cells))
 }
@@ -116,17 +98,7 @@ fn print(run: &Run<'_>, cells: &[Cell]) {
             tcp_ratio: tcp.filter(|_| cell.kind.is_qmp()).and_then(|tcp| cell.ratio(tcp)),
             rounds: cell.rounds(),
         };
-        let text = format!(
-            "{:<9} {:<6} {:>6}  {:<12} {p50_us:>8.1} {:>19} {:>9.1} {:>7}",
-            line.path,
-            line.idle,
-            line.size,
-            cell.kind.name(),
-            format!("({:.1} .. {:.1})", line.p50_us_min, line.p50_us_max),
-            line.p99_us.unwrap_or(0.0),
-            ratio(line.tcp_ratio),
-        );
-        run.output.result(text, &line);
+        run.output.result(cell.text(p50_us, 1.0, line.tcp_ratio), &line);
     }
 }
 
@@ -154,13 +126,12 @@ fn summarize(run: &Run<'_>, cells: &[Cell]) -> Result<(), Error> {
 }
 
 fn figure(cells: &[Cell]) -> Panels {
-    let drawn = |kind: Kind| Drawn { label: kind.name(), colour: kind.colour(), dashed: false };
     Panels {
         title: "Round trips of small messages".to_owned(),
         caption: vec![format!(
             "Medians of rounds in turn. In the paper QMP took {:.2} times the time of TCP.",
             PAPER.0 / PAPER.1
         )],
-        panels: round_trips::panels(cells, &KINDS, ("round trip, us", 1.0), drawn),
+        panels: round_trips::panels(cells, &KINDS, ("round trip, us", 1.0), |_| false),
     }
 }

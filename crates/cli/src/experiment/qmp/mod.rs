@@ -12,6 +12,7 @@ pub(super) use latency::run as latency;
 pub(super) use sizes::run as sizes;
 
 use super::Run;
+use super::measure::{self, Between};
 use crate::exit::Error;
 use crate::perf::{IdleChoice, Job, Network, Path, QmpChoice, Transport};
 use crate::picture::COLOURS;
@@ -45,8 +46,7 @@ const QMP_COPIED: Kind = Kind::Qmp { link: LinkName::Udp, qbuf: false };
 const CUBIC: Kind = Kind::Tcp("cubic");
 const BBR: Kind = Kind::Tcp("bbr");
 
-impl Kind {
-    /// As the table and the figure have it.
+impl measure::Kind for Kind {
     fn name(self) -> String {
         match self {
             Self::Qmp { link, qbuf } => {
@@ -68,6 +68,18 @@ impl Kind {
         }]
     }
 
+    fn job(self, size: usize, idle: IdleChoice, path: Path) -> Job {
+        let job = Job { depth: (IN_FLIGHT / size).clamp(2, 512), ..Job::new(&self.transport(), size, idle, path) };
+        match self {
+            Self::Qmp { link, qbuf } => {
+                Job { qmp: QmpChoice { wire: Wire { link, ..Wire::default() }, no_qbuf: !qbuf }, ..job }
+            }
+            Self::Tcp(_) => job,
+        }
+    }
+}
+
+impl Kind {
     fn is_qmp(self) -> bool {
         matches!(self, Self::Qmp { .. })
     }
@@ -76,16 +88,6 @@ impl Kind {
         match self {
             Self::Qmp { .. } => Transport::Qmp,
             Self::Tcp(congestion) => Transport::Tcp(Some(congestion.to_owned())),
-        }
-    }
-
-    fn job(self, size: usize, idle: IdleChoice, path: Path) -> Job {
-        let job = Job { depth: (IN_FLIGHT / size).clamp(2, 512), ..Job::new(&self.transport(), size, idle, path) };
-        match self {
-            Self::Qmp { link, qbuf } => {
-                Job { qmp: QmpChoice { wire: Wire { link, ..Wire::default() }, no_qbuf: !qbuf }, ..job }
-            }
-            Self::Tcp(_) => job,
         }
     }
 
@@ -118,21 +120,23 @@ struct Label {
     qbuf: Option<bool>,
 }
 
-/// The link of 100 Mbit/s, and what it is called.
-fn link(run: &Run<'_>) -> Result<(Network, String), Error> {
-    match Network::new(Path::Veth100m) {
-        Ok(network) => Ok((network, Path::Veth100m.to_string())),
+/// The link of 100 Mbit/s.
+fn link(run: &Run<'_>) -> Result<Between, Error> {
+    let path = Path::Veth100m;
+    match Between::new(path) {
+        Ok(between) => Ok(between),
         Err(error) => {
             crate::interrupt::check()?;
             run.output.warn(format_args!("no token bucket ({error}): the link is emulated"));
             let config: wan::Config = EMULATED.parse().map_err(Error::failed)?;
-            Ok((Network::over(&config)?, format!("wan:{config}")))
+            Ok(Between { network: Network::over(&config)?, path, name: format!("wan:{config}") })
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::measure::Kind as _;
     use super::*;
 
     #[test]

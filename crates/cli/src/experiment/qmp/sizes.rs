@@ -4,9 +4,9 @@
 use super::{BBR, CUBIC, Kind, QMP, QMP_COPIED, link};
 use crate::exit::Error;
 use crate::experiment::Run;
-use crate::experiment::figure::{Curve, Panel, Panels};
-use crate::experiment::measure::{self, Row, Speed, measure};
-use crate::perf::{IdleChoice, Network, Path, progress};
+use crate::experiment::figure::Panels;
+use crate::experiment::measure::{self, Between, Speed};
+use crate::perf::{IdleChoice, Path, progress};
 use crate::units::{count_of, percent, ratio};
 use serde::Serialize;
 
@@ -72,16 +72,9 @@ pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
     let sizes = if run.effort.quick { &QUICK[..] } else { &SIZES[..] };
     let bar = progress(2 * sizes.len() * KINDS.len() * rounds as usize);
     let mut parts = Vec::new();
-    for is_link in [true, false] {
-        let (path, (network, name)) = match is_link {
-            true => (Path::Veth100m, link(run)?),
-            false => (Path::Lo, (Network::new(Path::Lo)?, Path::Lo.to_string())),
-        };
+    for between in [link(run)?, Between::new(Path::Lo)?] {
         for &size in sizes {
-            let job = |kind: Kind| kind.job(size, IdleChoice::Adaptive, path);
-            let mut rows: Vec<_> = KINDS.iter().map(|kind| Row::new(kind.name(), job(*kind))).collect();
-            measure(run, &network, &mut rows, &bar)?;
-            let part = Part { path: name.clone(), size, rows: KINDS.into_iter().zip(rows).collect() };
+            let part = Part::measure(run, &between, (size, IdleChoice::Adaptive), &KINDS, &bar)?;
             bar.suspend(|| print(run, &part));
             parts.push(part);
         }
@@ -156,36 +149,12 @@ fn summarize(run: &Run<'_>, parts: &[Part]) -> Result<(), Error> {
 }
 
 fn figure(parts: &[Part]) -> Panels {
-    let mut paths: Vec<&str> = parts.iter().map(|part| part.path.as_str()).collect();
-    paths.dedup();
-    let panels = paths.into_iter().map(|path| {
-        let is_lo = path == Path::Lo.to_string();
-        let scale = if is_lo { 1000.0 } else { 1.0 };
-        let curves = KINDS.iter().map(|&kind| {
-            let points = parts.iter().filter(|part| part.path == path);
-            Curve {
-                label: kind.name(),
-                colour: kind.colour(),
-                dashed: kind == QMP_COPIED,
-                dots: kind != QMP_COPIED,
-                points: points.filter_map(|part| Some((part.size as f64, part.row(kind)?.mbit_s()? / scale))).collect(),
-            }
-        });
-        Panel {
-            title: path.to_owned(),
-            x_name: "bytes of a message".to_owned(),
-            y_name: if is_lo { "Gbit/s" } else { "Mbit/s" }.to_owned(),
-            doubling: true,
-            curves: curves.collect(),
-            dots: Vec::new(),
-            mark: None,
-        }
-    });
+    let unit = |path: &str| if path == Path::Lo.to_string() { ("Gbit/s", 1000.0) } else { ("Mbit/s", 1.0) };
     Panels {
         title: "Throughput by message size, with and without QBUF".to_owned(),
         caption: vec![format!(
             "Medians of rounds in turn, each message a write of its own. In the paper QMP settled at {PAPER} Mbit/s on 100 Mbit/s."
         )],
-        panels: panels.collect(),
+        panels: measure::panels(parts, &KINDS, "a message", unit, |kind| kind == QMP_COPIED),
     }
 }

@@ -21,7 +21,7 @@ use interface::Interface;
 use libc::c_int;
 use pinnace_core::{Address, Ecn, ReceivePlan, RxMeta, Train, TrainLimits};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 
@@ -234,11 +234,8 @@ impl EtherLink {
         let bytes = unsafe { sys::receive_message(self.socket.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) };
         let Ok(bytes) = usize::try_from(bytes) else { return RawRead::Refused(Refusal::last()) };
         for (level, kind, value) in self.control.messages(message.msg_controllen as _) {
-            if (level, kind) == (libc::SOL_SOCKET, libc::SO_RXQ_OVFL)
-                && let Some(drops) = sys::first(value).map(u32::from_ne_bytes)
-            {
-                self.counters.receive_buffer_drops += u64::from(drops.wrapping_sub(self.last_drops));
-                self.last_drops = drops;
+            if (level, kind) == (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) {
+                sys::count_drops(value, &mut self.last_drops, &mut self.counters);
             }
         }
         let truncated = message.msg_flags & libc::MSG_TRUNC != 0;
@@ -340,14 +337,11 @@ impl Link for EtherLink {
                     continue;
                 }
                 RawRead::Outgoing | RawRead::Refused(None) => continue,
-                RawRead::Refused(Some(Refusal::Blocked | Refusal::QueueFull)) => return Ok(ReadOutcome::Empty),
-                RawRead::Refused(Some(Refusal::Fatal(error))) => return Err(error),
-                // Nothing that an interface reports: it would come back for ever.
-                RawRead::Refused(Some(Refusal::Unwilling)) => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
-                RawRead::Refused(Some(Refusal::Unreachable | Refusal::TooLarge | Refusal::Other)) => {
-                    self.refresh()?;
-                    self.counters.unreachable_reports += 1;
-                    return Ok(ReadOutcome::Unreachable);
+                RawRead::Refused(Some(refusal)) => {
+                    if matches!(refusal, Refusal::Unreachable | Refusal::TooLarge | Refusal::Other) {
+                        self.refresh()?;
+                    }
+                    return refusal.read_outcome(&mut self.counters);
                 }
             };
             let source = self.station(frame.source);
@@ -396,18 +390,5 @@ fn own(interface: &str) -> io::Result<UnixDatagram> {
 /// A socket that gets nothing until it is bound: it is of no protocol yet. Bound to one EtherType, it takes no other
 /// protocol's frames, and leaves them all alone.
 fn packet_socket() -> io::Result<OwnedFd> {
-    // SAFETY: no pointers.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        let error = io::Error::last_os_error();
-        return Err(match error.kind() {
-            io::ErrorKind::PermissionDenied => io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                "Ethernet frames need the capability CAP_NET_RAW: run as root, or `setcap cap_net_raw+ep PROGRAM`",
-            ),
-            _ => error,
-        });
-    }
-    // SAFETY: the kernel has just opened it, and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    sys::raw_socket(libc::AF_PACKET, libc::SOCK_DGRAM, 0, "Ethernet frames need")
 }

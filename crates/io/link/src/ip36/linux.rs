@@ -16,7 +16,7 @@ use libc::c_int;
 use pinnace_core::{Address, Ecn, ReceivePlan, RxMeta, Train, TrainLimits};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram, UnixListener};
 
@@ -337,10 +337,7 @@ impl Ip36Link {
                     }
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
-                    if let Some(drops) = sys::first(value).map(u32::from_ne_bytes) {
-                        self.counters.receive_buffer_drops += u64::from(drops.wrapping_sub(self.last_drops));
-                        self.last_drops = drops;
-                    }
+                    sys::count_drops(value, &mut self.last_drops, &mut self.counters);
                 }
                 _ => {
                     if let (Some(packet), Some(to)) = (&mut packet, sys::destination(level, kind, value)) {
@@ -471,18 +468,11 @@ impl Link for Ip36Link {
                     continue;
                 }
                 RawRead::Refused(None) => continue,
-                RawRead::Refused(Some(Refusal::Blocked | Refusal::QueueFull)) => return Ok(ReadOutcome::Empty),
                 RawRead::Refused(Some(Refusal::TooLarge)) => {
                     self.refresh_mtu();
                     continue;
                 }
-                RawRead::Refused(Some(Refusal::Fatal(error))) => return Err(error),
-                // No ICMP message says this: it would come back for ever.
-                RawRead::Refused(Some(Refusal::Unwilling)) => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
-                RawRead::Refused(Some(Refusal::Unreachable | Refusal::Other)) => {
-                    self.counters.unreachable_reports += 1;
-                    return Ok(ReadOutcome::Unreachable);
-                }
+                RawRead::Refused(Some(refusal)) => return refusal.read_outcome(&mut self.counters),
             };
             let source = if self.peer.is_some() { Address::Peer } else { packet.source.into() };
             let read = Received {
@@ -592,20 +582,7 @@ fn own(local: SocketAddr) -> io::Result<Ownership> {
 
 fn raw_socket(family: Family) -> io::Result<OwnedFd> {
     let domain = if family == Family::V6 { libc::AF_INET6 } else { libc::AF_INET };
-    // SAFETY: no pointers.
-    let fd = unsafe { libc::socket(domain, libc::SOCK_RAW | libc::SOCK_CLOEXEC, c_int::from(PROTOCOL)) };
-    if fd < 0 {
-        let error = io::Error::last_os_error();
-        return Err(match error.kind() {
-            io::ErrorKind::PermissionDenied => io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                "IP protocol 36 needs the capability CAP_NET_RAW: run as root, or `setcap cap_net_raw+ep PROGRAM`",
-            ),
-            _ => error,
-        });
-    }
-    // SAFETY: the kernel has just opened it, and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    sys::raw_socket(domain, libc::SOCK_RAW, c_int::from(PROTOCOL), "IP protocol 36 needs")
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ mod outgoing;
 mod packet;
 mod path;
 
+use crate::LinkCounters;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::os::fd::RawFd;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use libc::{c_int, socklen_t};
 
@@ -269,6 +270,33 @@ impl Control {
 /// The first `N` bytes of a control message's value.
 pub(crate) fn first<const N: usize>(value: &[u8]) -> Option<[u8; N]> {
     value.first_chunk().copied()
+}
+
+/// Takes in what `SO_RXQ_OVFL` says: datagrams for which the socket had no room since it was opened, modulo 2^32. `last` is
+/// what it said before.
+pub(crate) fn count_drops(value: &[u8], last: &mut u32, counters: &mut LinkCounters) {
+    if let Some(drops) = first(value).map(u32::from_ne_bytes) {
+        counters.receive_buffer_drops += u64::from(drops.wrapping_sub(*last));
+        *last = drops;
+    }
+}
+
+/// A socket below UDP. `what_needs` begins the sentence that whoever has no right to one is told.
+pub(crate) fn raw_socket(domain: c_int, kind: c_int, protocol: c_int, what_needs: &str) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) };
+    if fd < 0 {
+        let error = io::Error::last_os_error();
+        return Err(match error.kind() {
+            io::ErrorKind::PermissionDenied => io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!("{what_needs} the capability CAP_NET_RAW: run as root, or `setcap cap_net_raw+ep PROGRAM`"),
+            ),
+            _ => error,
+        });
+    }
+    // SAFETY: the kernel has just opened it, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// The value of a packet-information message that makes the kernel send from `ip`.

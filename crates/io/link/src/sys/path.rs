@@ -1,7 +1,7 @@
 //! What the kernel says of a path: its MTU, whom it leads to, and why it refused.
 
 use super::{self as sys, Name};
-use crate::{LinkCounters, PathMtu, SendOutcome};
+use crate::{LinkCounters, PathMtu, ReadOutcome, SendOutcome};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
@@ -75,6 +75,20 @@ impl Refusal {
                 counters.send_errors += 1;
                 Ok(SendOutcome::Sent)
             }
+            Self::Fatal(error) => Err(error),
+        }
+    }
+
+    /// The same of one to read. Whoever knows a path sees first to what is too large.
+    pub(crate) fn read_outcome(self, counters: &mut LinkCounters) -> io::Result<ReadOutcome> {
+        match self {
+            Self::Blocked | Self::QueueFull => Ok(ReadOutcome::Empty),
+            Self::Unreachable | Self::TooLarge | Self::Other => {
+                counters.unreachable_reports += 1;
+                Ok(ReadOutcome::Unreachable)
+            }
+            // No ICMP message says this, and no interface: it would come back for ever.
+            Self::Unwilling => Err(io::Error::from_raw_os_error(libc::EINVAL)),
             Self::Fatal(error) => Err(error),
         }
     }

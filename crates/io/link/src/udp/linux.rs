@@ -392,10 +392,7 @@ impl UdpLink {
                     read.meta.ecn = Ecn::from_bits(bits as u8);
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
-                    if let Some(drops) = sys::first(value).map(u32::from_ne_bytes) {
-                        self.counters.receive_buffer_drops += u64::from(drops.wrapping_sub(self.last_drops));
-                        self.last_drops = drops;
-                    }
+                    sys::count_drops(value, &mut self.last_drops, &mut self.counters);
                 }
                 _ => {
                     if let Some(mut to) = sys::destination(level, kind, value) {
@@ -481,18 +478,13 @@ impl Link for UdpLink {
             let read = unsafe { sys::receive_message(self.read_fd, &mut header, libc::MSG_DONTWAIT) };
             if read < 0 {
                 match Refusal::last() {
-                    None => continue,
-                    Some(Refusal::Blocked | Refusal::QueueFull) => {
-                        self.settling = self.settling.saturating_sub(1);
-                        return Ok(ReadOutcome::Empty);
-                    }
+                    None => {}
                     Some(Refusal::TooLarge) => self.refresh_mtu(),
-                    Some(Refusal::Fatal(error)) => return Err(error),
-                    // No ICMP message says this: it would come back for ever.
-                    Some(Refusal::Unwilling) => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
-                    Some(_) => {
-                        self.counters.unreachable_reports += 1;
-                        return Ok(ReadOutcome::Unreachable);
+                    Some(refusal) => {
+                        if matches!(refusal, Refusal::Blocked | Refusal::QueueFull) {
+                            self.settling = self.settling.saturating_sub(1);
+                        }
+                        return refusal.read_outcome(&mut self.counters);
                     }
                 }
                 continue;

@@ -13,18 +13,8 @@ use std::process::Command;
 use support::{Memory, TRAILER, collect, receive, receive_bytes, send_bytes};
 use wire::{MAC_A, MAC_B, Raw, carries, namespace, run, wire};
 
-/// Makes a link as soon as the EtherType has no owner: a process that another test is just starting holds the descriptors of
-/// this one until it runs its own program.
 fn bind_with(interface: &str, options: &EtherOptions) -> EtherLink {
-    for _ in 0..2000 {
-        match EtherLink::bind(interface, options) {
-            Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
-            link => return link.unwrap(),
-        }
-    }
-    panic!("the interface keeps its owner");
+    support::soon(|| EtherLink::bind(interface, options))
 }
 
 fn bind(interface: &str) -> EtherLink {
@@ -259,15 +249,8 @@ fn what_is_no_ethernet_interface_is_refused() {
 
 #[test]
 fn a_missing_capability_is_named() {
-    let without = std::thread::spawn(|| {
-        let header: [u32; 2] = [0x2008_0522, 0];
-        let none = [0u32; 6];
-        // SAFETY: version 3 of the call, with a header and two sets of three words; changes this thread only, which ends.
-        let done = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
-        assert_eq!(done, 0, "giving up is always allowed");
-        EtherLink::bind("lo", &EtherOptions::default()).map(drop)
-    });
-    let error = without.join().unwrap().unwrap_err();
+    let bound = support::without_capabilities(|| EtherLink::bind("lo", &EtherOptions::default()).map(drop));
+    let error = bound.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PermissionDenied);
     assert!(error.to_string().contains("CAP_NET_RAW") && error.to_string().contains("setcap"), "{error}");
 }
@@ -278,15 +261,10 @@ fn a_read_into_too_little_memory_is_marked() {
         return;
     }
     let (mut a, mut b) = pair();
-    for (room, lost) in [(99, true), (100, false), (10, true), (1, true)] {
-        send(&mut b, &a, &[5; 100]);
-        let mut plan = ReceivePlan::new();
-        plan.reset(1);
-        plan.pooled(room);
-        let read = receive(&mut a, &plan, &BufferTable::new(), &mut ReadBuffer::new()).unwrap();
-        assert_eq!((read.bytes, read.truncated), (room.min(100), lost));
-    }
-    assert_eq!(a.counters().datagrams_truncated, 3);
+    let there = station(&b, &a);
+    support::reads_into_too_little(&mut a, |bytes| {
+        send_bytes(&mut b, there, bytes, Ecn::NotCapable);
+    });
 }
 
 #[test]

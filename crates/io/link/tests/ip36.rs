@@ -16,7 +16,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use support::{Memory, TRAILER, has_something_within, receive, receive_bytes, send_bytes, train_of};
+use support::{Memory, TRAILER, has_something_within, receive, receive_bytes, send_bytes, soon, train_of};
 
 /// Two addresses of this host in each family.
 const V4: [&str; 2] = ["127.0.0.2", "127.0.0.3"];
@@ -52,18 +52,6 @@ fn namespace() -> bool {
         pinnace_testing::skip::host(format_args!("no network namespace here ({})", std::io::Error::last_os_error()));
     }
     done
-}
-
-/// Makes a link as soon as the address has no owner: a process that another test is just starting holds the descriptors
-/// of this one until it runs its own program.
-fn soon(make: impl Fn() -> std::io::Result<Ip36Link>) -> Ip36Link {
-    for _ in 0..2000 {
-        match make() {
-            Err(error) if error.kind() == ErrorKind::AddrInUse => std::thread::sleep(Duration::from_millis(1)),
-            link => return link.unwrap(),
-        }
-    }
-    panic!("the address keeps its owner");
 }
 
 fn bind(local: &str) -> Ip36Link {
@@ -310,19 +298,14 @@ fn an_address_of_one_link_has_an_owner_for_each_link() {
 
 #[test]
 fn a_missing_capability_is_named() {
-    let without = std::thread::spawn(|| {
-        let header: [u32; 2] = [0x2008_0522, 0];
-        let none = [0u32; 6];
-        // SAFETY: version 3 of the call, with a header and two sets of three words; changes this thread only, which ends.
-        let done = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
-        assert_eq!(done, 0, "giving up is always allowed");
+    let made = support::without_capabilities(|| {
         [
             Ip36Link::bind(ip("127.0.0.77"), &Ip36Options::default()),
             Ip36Link::connect(None, ip("::1"), &Ip36Options::default()),
         ]
         .map(|link| link.map(drop))
     });
-    for result in without.join().unwrap() {
+    for result in made {
         let error = result.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::PermissionDenied);
         assert!(error.to_string().contains("CAP_NET_RAW"), "{error}");
@@ -336,15 +319,9 @@ fn a_read_into_too_little_memory_is_marked() {
     }
     for [here, there] in [V4, V6] {
         let (mut a, mut b) = (bind(here), connect(there, here));
-        for (room, lost) in [(99, true), (100, false), (10, true), (1, true)] {
-            send_bytes(&mut b, Address::Peer, &[5; 100], Ecn::NotCapable);
-            let mut plan = ReceivePlan::new();
-            plan.reset(1);
-            plan.pooled(room);
-            let read = receive(&mut a, &plan, &BufferTable::new(), &mut ReadBuffer::new()).unwrap();
-            assert_eq!((read.bytes, read.truncated), (room.min(100), lost));
-        }
-        assert_eq!(a.counters().datagrams_truncated, 3);
+        support::reads_into_too_little(&mut a, |bytes| {
+            send_bytes(&mut b, Address::Peer, bytes, Ecn::NotCapable);
+        });
     }
 }
 

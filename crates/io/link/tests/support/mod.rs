@@ -5,6 +5,7 @@ use pinnace_core::{
     Address, BufferId, BufferRange, Checksum, ChecksumAt, ChecksumKind, Ecn, Placed, ReceivePlan, Train,
 };
 use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, Received, SendOutcome, Sums};
+use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::FromRawFd;
 use std::time::{Duration, Instant};
@@ -198,6 +199,45 @@ pub(crate) fn gather_and_scatter((from, there): (&mut dyn Link, Address), to: &m
     assert_eq!(placed.settle(&segment, 132..332, BufferRange::new(target.id, 0, 200)), 0);
     assert!(target.bytes()[..200] == source.bytes()[..200] && target.bytes()[400..] == source.bytes()[400..]);
     assert_eq!(target.bytes()[200..400], [0; 200]);
+}
+
+/// Makes a link as soon as what it wants to own has no owner: a process that another test is just starting holds the
+/// descriptors of this one until it runs its own program.
+pub(crate) fn soon<L>(make: impl Fn() -> std::io::Result<L>) -> L {
+    for _ in 0..2000 {
+        match make() {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => std::thread::sleep(Duration::from_millis(1)),
+            link => return link.unwrap_or_else(|error| panic!("{error}")),
+        }
+    }
+    panic!("it keeps its owner");
+}
+
+/// What a thread without any capability finds.
+#[cfg(target_os = "linux")]
+pub(crate) fn without_capabilities<T: Send + 'static>(find: impl FnOnce() -> T + Send + 'static) -> T {
+    let without = std::thread::spawn(|| {
+        let header: [u32; 2] = [0x2008_0522, 0];
+        let none = [0u32; 6];
+        // SAFETY: version 3 of the call, with a header and two sets of three words; changes this thread only, which ends.
+        let done = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
+        assert_eq!(done, 0, "giving up is always allowed");
+        find()
+    });
+    without.join().expect("it does not panic")
+}
+
+/// Reads datagrams of 100 bytes, which `send` sends, into less memory, and enough.
+pub(crate) fn reads_into_too_little(link: &mut dyn Link, mut send: impl FnMut(&[u8])) {
+    for (room, lost) in [(99, true), (100, false), (10, true), (1, true)] {
+        send(&[5; 100]);
+        let mut plan = ReceivePlan::new();
+        plan.reset(1);
+        plan.pooled(room);
+        let read = receive(link, &plan, &BufferTable::new(), &mut ReadBuffer::new()).expect("it has come");
+        assert_eq!((read.bytes, read.truncated), (room.min(100), lost));
+    }
+    assert_eq!(link.counters().datagrams_truncated, 3);
 }
 
 /// Sends one datagram of header bytes.

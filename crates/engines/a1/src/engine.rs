@@ -387,6 +387,12 @@ impl Engine for A1 {
         PollAt::at(shared.wheel.next_at()).min(data).min(paced)
     }
 
+    //= A-11
+    fn bears(&self, late: Duration) -> bool {
+        let first = self.shared.paced.first().and_then(|(_, key)| self.connections.lookup(*key));
+        first.is_none_or(|first| first.outgoing.bears(late)) && self.shared.link_bears(late)
+    }
+
     fn poll_event(&mut self) -> Option<Event> {
         if let Some(event) = self.shared.events.pop_front() {
             return Some(event);

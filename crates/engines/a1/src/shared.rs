@@ -7,6 +7,9 @@ use core::time::Duration;
 use pinnace_core::{Address, ContextKey, Departure, Pacer, Secrets, SmallPaths, Time, TimerWheel, Train};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+/// Bytes of a datagram that all together may always send at once.
+const LINK_DATAGRAM: u64 = 1500;
+
 /// A datagram for somebody who has no connection.
 #[derive(Debug)]
 pub(crate) struct Reply {
@@ -56,8 +59,8 @@ impl Shared {
     pub(crate) fn new(config: Config, now: Time) -> Self {
         let mut secrets = Secrets::new(config.seed);
         let baker = Baker::new((secrets.draw(), secrets.draw()));
-        let link =
-            (config.link_average > 0).then(|| Pacer::new(Some(config.link_average), config.link_burst.max(1500)));
+        let link = (config.link_average > 0)
+            .then(|| Pacer::new(Some(config.link_average), config.link_burst.max(LINK_DATAGRAM)));
         Self {
             counters: A1Counters::default(),
             round_trip: None,
@@ -107,6 +110,12 @@ impl Shared {
         let at = pacer.ready_at(now, bytes);
         self.link_at = (at > now).then_some(at);
         self.link_at.is_none()
+    }
+
+    /// Whether nothing of that rate is lost if whoever waits for it comes so much `late`.
+    pub(crate) fn link_bears(&self, late: Duration) -> bool {
+        let link = self.link.as_ref().filter(|_| self.link_at.is_some());
+        link.is_none_or(|link| link.bears(late, LINK_DATAGRAM))
     }
 
     /// A datagram of so many bytes is in the train.

@@ -78,6 +78,24 @@ fn a_burst_of_two_blocks_makes_up_for_late_timers_and_one_of_a_single_block_cann
     }
 }
 
+/// So whoever drives is told when it must not be late.
+//= A-11 test
+#[test]
+fn a_driver_is_told_when_a_late_timer_costs_some_of_the_rate() {
+    let late = Duration::from_micros(100);
+    // A tenth of a block is earned meanwhile.
+    for (burst, bears) in
+        [(BLOCK, false), (BLOCK + BLOCK / 10 - 1, false), (BLOCK + BLOCK / 10, true), (64 << 10, true)]
+    {
+        let (half, _) = sending(AVERAGE, burst, 100 * BLOCK);
+        assert_eq!(half.engine.bears(late), bears, "a burst of {burst}");
+        assert!(half.engine.bears(Duration::ZERO));
+    }
+    assert!(sending(0, 0, 100 * BLOCK).0.engine.bears(late), "there is no rate");
+    let (half, _) = sending(AVERAGE, BLOCK, BLOCK);
+    assert!(half.engine.bears(late), "nothing waits");
+}
+
 /// Between the clock and the network anything may come: a driver that is interrupted there, and at other times wakes up late, so
 /// that the bucket is full.
 //= A-11 test

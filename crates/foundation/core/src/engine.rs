@@ -9,6 +9,7 @@
 //! the only two drivers.
 
 use crate::{Address, Placed, ReceivePlan, RxMeta, Time, Train};
+use core::time::Duration;
 
 /// When an engine wants to be called again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +91,13 @@ pub trait Engine {
 
     /// Out: when to call again if nothing arrives.
     fn poll_at(&self) -> PollAt;
+
+    /// Out: whether whoever comes so much `late` at the date of [`Engine::poll_at`] loses nothing. Where not, a driver may
+    /// rather stay awake than oversleep.
+    fn bears(&self, late: Duration) -> bool {
+        let _ = late;
+        true
+    }
 
     /// Out: the next event for the application.
     fn poll_event(&mut self) -> Option<Self::Event>;
@@ -184,6 +192,11 @@ impl<E: Engine> Driven<E> {
     /// See [`Engine::poll_at`].
     pub fn poll_at(&self) -> PollAt {
         self.engine.poll_at()
+    }
+
+    /// See [`Engine::bears`].
+    pub fn bears(&self, late: Duration) -> bool {
+        self.engine.bears(late)
     }
 
     fn enter(&mut self) {

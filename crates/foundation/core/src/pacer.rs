@@ -13,6 +13,7 @@
 
 use crate::Time;
 use core::num::NonZeroU64;
+use core::time::Duration;
 
 const NANOS: i128 = 1_000_000_000;
 
@@ -155,6 +156,14 @@ impl Pacer {
         is_too_much
     }
 
+    /// Whether nothing is lost to whoever waits for [`Pacer::ready_at`] and comes so much `late`: the burst has room for what is
+    /// earned meanwhile.
+    pub fn bears(&self, late: Duration, bytes: u64) -> bool {
+        let nanos = i128::try_from(late.as_nanos()).unwrap_or(i128::MAX);
+        let earned = self.rate.map_or(0, |rate| i128::from(rate.get()).saturating_mul(nanos));
+        full(bytes.min(self.burst)).saturating_add(earned) <= full(self.late())
+    }
+
     /// Pays for `bytes` if they may be sent `now`.
     ///
     /// # Errors
@@ -206,7 +215,6 @@ const fn full(bytes: u64) -> i128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::time::Duration;
     use proptest::prelude::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -359,6 +367,24 @@ mod tests {
         assert!(pacer.on_left(at(9), 1_000));
         assert_eq!(pacer.available(at(9)), 2_000);
         assert!(!Pacer::unlimited().on_left(at(1), 1_000));
+    }
+
+    #[test]
+    fn a_pacer_bears_a_lateness_that_its_burst_has_room_for() {
+        let late = Duration::from_micros(100);
+        // 1,250 bytes are earned in that time.
+        for (burst, bears) in [(1_400, false), (2_649, false), (2_650, true), (64 << 10, true)] {
+            let mut pacer = Pacer::new(Some(12_500_000), burst);
+            assert_eq!(pacer.bears(late, 1_400), bears, "a burst of {burst}");
+            // And so it is.
+            pacer.take(Time::ZERO, burst);
+            let ready_at = pacer.ready_at(Time::ZERO, 1_400);
+            assert_eq!(pacer.available(ready_at + late) >= 2_650, bears, "a burst of {burst}");
+        }
+        assert!(Pacer::unlimited().bears(late, 1_400));
+        let mut follower = Pacer::unlimited();
+        follower.follow(Time::ZERO, Some(12_500_000), 1_450, 65_535);
+        assert!(follower.bears(late, 1_450), "it makes up for it");
     }
 
     /// Of what left when, and had how many bytes.

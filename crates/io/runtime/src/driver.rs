@@ -472,6 +472,11 @@ impl<E: Engine, L: Link> Driver<E, L> {
             .all(|(buffer, generation)| generation.is_some() && self.memory.generation(*buffer) == *generation)
     }
 
+    /// Whether the engine loses nothing if its next timer is so much `late`.
+    pub(crate) fn bears(&self, late: Duration) -> bool {
+        self.engine.bears(late)
+    }
+
     /// How long until `until`, from the last reading of the clock on.
     pub fn remaining(&self, until: Time) -> Duration {
         until.since(self.now)

@@ -30,6 +30,8 @@ use std::time::Duration;
 
 /// A sleep shorter than this costs more than it saves.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(5);
+/// A sleep may end so much later than it should: timers have 50 us of slack, and to wake a thread takes its time.
+const OVERSLEPT: Duration = Duration::from_micros(100);
 /// How long a thread spins before it offers its core to others in every turn.
 const SPIN_ALONE: Duration = Duration::from_micros(10);
 /// Who offers its core and has it back only after so long shares it with others that run.
@@ -487,6 +489,15 @@ where
         if timeout.is_some_and(|timeout| timeout < SHORTEST_SLEEP) {
             spin_loop();
             return;
+        }
+        if timeout.is_some() && !self.driver.bears(OVERSLEPT) {
+            timeout = timeout.map(|timeout| timeout.saturating_sub(OVERSLEPT));
+            if timeout.is_some_and(|timeout| timeout < SHORTEST_SLEEP) {
+                // Whoever offered its core would have it back late on a busy machine.
+                spin_loop();
+                self.give_way();
+                return;
+            }
         }
         let mut descriptors = self.driver.link().descriptors();
         if !self.reads(Some(role)) {

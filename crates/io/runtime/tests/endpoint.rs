@@ -148,6 +148,22 @@ fn a_call_by_another_thread_moves_the_sleepers_timer() {
 }
 
 #[test]
+fn who_must_not_be_late_is_not() {
+    // Nobody answers, so that the message is sent again by the timer of whoever waits.
+    let (a, _b) = PairLink::pair();
+    let client = endpoint(a, alone(Idle::Block));
+    client.call(|call| call.engine.is_strict = true).unwrap();
+    send(&client, 7);
+    let deadline = Some(Instant::now() + 20 * RESEND);
+    assert!(matches!(client.wait_until(|_| None::<()>, deadline), Err(WaitError::Timeout)));
+    let lateness = client.inspect(|engine, _, _| engine.lateness.clone());
+    // Another program may have had the processor, but hardly each time. Timers alone are 50 us late.
+    let least = lateness.iter().min().expect("timers have fired");
+    assert!(*least < Duration::from_micros(20), "{lateness:?}");
+    assert!(client.counters().application_sleeps > 0, "it does not stay awake all the time");
+}
+
+#[test]
 fn a_change_without_an_event_is_announced_by_notify() {
     let (client, _server) = endpoints(alone(Idle::Block));
     thread::scope(|scope| {

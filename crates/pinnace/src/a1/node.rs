@@ -8,6 +8,7 @@ use super::groups::Groups;
 use pinnace_a1::{A1, ConnectionId, Event, Group};
 use pinnace_core::{Engine, PathEvent, Placed, PollAt, ReceivePlan, RxMeta, Time, Train};
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -91,6 +92,10 @@ impl Engine for Node {
 
     fn poll_at(&self) -> PollAt {
         if self.answers.is_empty() { self.engine.poll_at() } else { PollAt::Now }
+    }
+
+    fn bears(&self, late: Duration) -> bool {
+        self.engine.bears(late)
     }
 
     fn poll_event(&mut self) -> Option<Event> {

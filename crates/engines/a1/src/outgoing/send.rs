@@ -3,6 +3,7 @@
 use super::blocks::{Blocks, Leaving};
 use super::messages::Block;
 use super::{Active, Outgoing};
+use core::time::Duration;
 use pinnace_core::{Pacer, Path, Time};
 
 /// What goes next.
@@ -200,6 +201,13 @@ impl Outgoing {
     //= A-11
     pub(crate) fn on_left(&mut self, now: Time, bytes: u64) -> bool {
         self.limiter.as_deref_mut().is_some_and(|pacer| pacer.on_left(now, bytes))
+    }
+
+    /// Whether whoever comes so much `late` when a block may leave loses nothing of the rate.
+    //= A-11
+    pub(crate) fn bears(&self, late: Duration) -> bool {
+        let block = self.agreement.current().block_bytes;
+        self.limiter.as_deref().is_none_or(|pacer| pacer.bears(late, block.into()))
     }
 
     /// The rate of the terms in force.

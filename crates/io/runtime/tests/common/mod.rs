@@ -37,6 +37,10 @@ pub struct Toy {
     pub bomb: bool,
     pub path_events: Vec<PathEvent>,
     pub resent: u64,
+    /// It loses what a late timer costs.
+    pub is_strict: bool,
+    /// How late the timers were.
+    pub lateness: Vec<Duration>,
 }
 
 impl Toy {
@@ -76,7 +80,8 @@ impl Engine for Toy {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        if self.timer.is_some_and(|at| at <= now) {
+        if let Some(at) = self.timer.filter(|at| *at <= now) {
+            self.lateness.push(now.since(at));
             self.resent += self.transit.len() as u64;
             self.queue.extend(std::mem::take(&mut self.transit));
             self.timer = None;
@@ -120,6 +125,10 @@ impl Engine for Toy {
 
     fn poll_at(&self) -> PollAt {
         PollAt::at(self.timer)
+    }
+
+    fn bears(&self, _: Duration) -> bool {
+        !self.is_strict
     }
 
     fn poll_event(&mut self) -> Option<Event> {

@@ -108,7 +108,7 @@ impl<W: Write> Assembly<W> {
             // The medium's header is the stream's beginning, and does not count as missed.
             None => {
                 let header = self.stream.as_ref().map_or(0, |(_, header)| header.len() as u64);
-                self.missed += front.position.saturating_sub(header);
+                self.missed = self.missed.saturating_add(front.position.saturating_sub(header));
                 None
             }
             Some((number, _)) if front.number < number => return Ok(Took::Known),
@@ -267,6 +267,13 @@ mod tests {
         assert_eq!(lost(&took), Some((0..u64::MAX, 0..0)), "too much to be filled");
         let took = assembly.take(&message(Kind::Data, 7, u64::MAX, 0, b"abc")).unwrap();
         assert_eq!(lost(&took), None);
-        assert_eq!((out.len(), u64::MAX), (6, u64::MAX));
+        assert_eq!((assembly.blocks, assembly.blocks_lost), (2, u64::MAX));
+        // Of each of these streams more has passed than any has.
+        for stream in [8, 9] {
+            assembly.take(&head(stream, 3, b"")).unwrap();
+            assembly.take(&message(Kind::End, stream, u64::MAX, u64::MAX, b"")).unwrap();
+        }
+        assert_eq!(assembly.missed, u64::MAX);
+        assert_eq!(out.len(), 6);
     }
 }

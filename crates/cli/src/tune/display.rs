@@ -70,7 +70,7 @@ impl Line {
             self.seconds,
             units::rate(self.bits_per_second),
             self.blocks_lost,
-            self.blocks + self.blocks_lost,
+            self.blocks.saturating_add(self.blocks_lost),
             self.window_blocks,
             self.block_bytes,
         )
@@ -306,5 +306,30 @@ impl Display {
             self.output.result(text, &done);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_number_a_sender_says_is_shown() {
+        let line = Line {
+            event: "status",
+            seconds: 1.0,
+            bits_per_second: 0.0,
+            bytes: 6,
+            blocks: 2,
+            blocks_lost: u64::MAX - 1,
+            evenness: Evenness::default(),
+            window_blocks: 1,
+            block_bytes: 3,
+            round_trip_us: None,
+            multicast: false,
+            qos: Value::Null,
+            qos_changes: 0,
+        };
+        assert!(line.text().contains(&format!("lost {} of {}", u64::MAX - 1, u64::MAX)), "{}", line.text());
     }
 }

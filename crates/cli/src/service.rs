@@ -37,7 +37,7 @@ pub(crate) struct Tool {
 impl Tool {
     /// What is asked of it, by an address or URI, and by words beside that.
     pub(crate) fn asked(&self, address: &str, words: Option<&str>) -> Result<Asked, Error> {
-        let Said { service, authority } = one_of(address, words)?;
+        let Said { service, authority, .. } = one_of(address, words)?;
         let authority = authority.unwrap_or_default();
         transport::address(&authority).map_err(|why| Error::usage(format!("`{address}` {why}")))?;
         let asked = Asked { authority, service };

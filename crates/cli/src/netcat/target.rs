@@ -22,7 +22,10 @@ pub(super) struct Peers {
 /// A service that was given as words or as a URI, and whom the URI names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
+    /// The default one, if nothing was said of it.
     pub(crate) service: Service,
+    /// Something was said of it, if only what is so anyway.
+    pub(crate) has_words: bool,
     pub(crate) authority: Option<String>,
 }
 
@@ -31,10 +34,10 @@ pub(crate) fn said(text: &str) -> Result<Said, String> {
     if Uri::is_meant(text) {
         let uri: Uri = text.parse().map_err(|error| format!("{error}"))?;
         let authority = Some(uri.authority());
-        return Ok(Said { service: uri.service, authority });
+        return Ok(Said { service: uri.service, has_words: Uri::has_words(text), authority });
     }
     let service = text.parse().map_err(|error: pinnace::service::Malformed| error.to_string())?;
-    Ok(Said { service, authority: None })
+    Ok(Said { service, has_words: !text.trim().is_empty(), authority: None })
 }
 
 /// What a service says in this word.
@@ -70,21 +73,22 @@ pub(crate) fn one_of(address: &str, words: Option<&str>) -> Result<Said, Error> 
     if by_words.authority.is_some() {
         return Err(wrong("--service takes words like 'loss=5% run=4KiB': a URI is an address".to_owned()));
     }
-    if by_address.service != Service::new() {
-        return Err(wrong("the URI says a service already: leave --service out".to_owned()));
+    if by_address.has_words {
+        let both = format!("{address} says a service, and so does --service '{words}': say it in one place");
+        return Err(wrong(both));
     }
-    Ok(Said { service: by_words.service, ..by_address })
+    Ok(Said { authority: by_address.authority, ..by_words })
 }
 
 /// Whom to connect to. Messages go both ways unless the service says otherwise, or it is one to several receivers.
 pub(super) fn connecting(peers: &[String], words: Option<&str>) -> Result<Peers, Error> {
     let (mut authorities, mut services) = (Vec::with_capacity(peers.len()), Vec::new());
     for peer in peers {
-        let Said { service, authority } = one_of(peer, words)?;
+        let Said { service, has_words, authority } = one_of(peer, words)?;
         let authority = authority.unwrap_or_default();
         crate::transport::address(&authority).map_err(|why| Error::usage(format!("the peer {peer}: {why}")))?;
         authorities.push(authority);
-        if service != Service::new() && !services.contains(&service) {
+        if has_words && !services.contains(&service) {
             services.push(service);
         }
     }
@@ -104,7 +108,7 @@ pub(super) fn connecting(peers: &[String], words: Option<&str>) -> Result<Peers,
 
 /// Where to listen: also a port alone, on all addresses.
 pub(super) fn listening(address: &str, words: Option<&str>) -> Result<Target, Error> {
-    let Said { service, authority } = one_of(address, words)?;
+    let Said { service, authority, .. } = one_of(address, words)?;
     let authority = crate::transport::local(&authority.unwrap_or_default())
         .map_err(|why| Error::usage(format!("the address {address}: {why}")))?;
     Ok(Target { authority, service })
@@ -140,6 +144,11 @@ mod tests {
         assert!(!is_duplex(&service("pinnace://h:1?direction=one-way", None)));
         assert!(is_duplex(&service("pinnace://h:1", Some("loss=5%"))));
         assert!(to("pinnace://h:1?loss=5%", Some("run=4KiB")).is_err());
+        // What is said anyway is said, too.
+        let error = to("pinnace://h:1?loss=0", Some("loss=5%")).unwrap_err().message;
+        assert!(error.contains("pinnace://h:1?loss=0") && error.contains("--service 'loss=5%'"), "{error}");
+        assert!(to("pinnace://h:1?loss=0", Some("size=1KiB")).is_err());
+        assert_eq!(service("pinnace://h:1?loss=0", None), service("h:1", None));
         assert!(to("h:1", Some("pinnace://h:1")).is_err());
     }
 
@@ -154,6 +163,8 @@ mod tests {
         assert_eq!(service(&["h:1"], Some("multicast=239.1.2.3:7")).as_deref(), Ok("multicast=239.1.2.3:7"));
         assert_eq!(service(&["pinnace://h:1?size=1KiB", "h:2"], None).as_deref(), Ok("size=1KiB multicast=2"));
         let error = service(&["pinnace://h:1?size=1KiB", "pinnace://h:2?size=2KiB"], None).unwrap_err();
+        assert!(error.contains("different services"), "{error}");
+        let error = service(&["pinnace://h:1?loss=0", "pinnace://h:2?loss=5%"], None).unwrap_err();
         assert!(error.contains("different services"), "{error}");
     }
 

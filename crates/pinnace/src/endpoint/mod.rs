@@ -163,10 +163,9 @@ fn target(peer: &str, service: &Service) -> Result<(String, Service), Error> {
         return Ok((peer.to_owned(), service.clone()));
     }
     let uri: Uri = peer.parse().map_err(ConnectionError::Malformed)?;
-    let says_something = uri.service != Service::new();
     let authority = uri.authority();
     check_address(&authority, Place::There).map_err(ConnectionError::Malformed)?;
-    Ok((authority, if says_something { uri.service } else { service.clone() }))
+    Ok((authority, if Uri::has_words(peer) { uri.service } else { service.clone() }))
 }
 
 pub(crate) fn no_address(name: &str) -> Error {
@@ -218,8 +217,22 @@ async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + 
 mod tests {
     use super::*;
     use crate::inline;
+    use crate::vrp::Contract;
     use std::sync::mpsc;
     use std::time::Duration;
+
+    #[test]
+    fn the_words_of_a_uri_count_where_it_has_any() {
+        let lossy = Service::new().contract(Contract::new().loss_percent(5.0));
+        let service = |peer: &str| target(peer, &lossy).unwrap().1;
+        assert_eq!(service("h:1"), lossy);
+        assert_eq!(service("pinnace://h:1"), lossy);
+        assert_eq!(service("pinnace://h:1?"), lossy);
+        assert_eq!(service("pinnace://h:1?loss=10%").to_string(), "loss=10%");
+        // Also where they say what would be so anyway.
+        assert_eq!(service("pinnace://h:1?loss=0"), Service::new());
+        assert_eq!(service("pinnace://h:1/?order=yes"), Service::new());
+    }
 
     #[test]
     fn a_task_may_run_while_it_is_woken() {

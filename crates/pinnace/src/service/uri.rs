@@ -74,6 +74,18 @@ impl Uri {
         text.trim_start().starts_with(SCHEME)
     }
 
+    /// Whether a URI says something of the service, if only what is so anyway, as `loss=0` is.
+    ///
+    /// ```
+    /// use pinnace::service::Uri;
+    /// assert!(Uri::has_words("pinnace://host:4747?loss=0"));
+    /// assert!(!Uri::has_words("pinnace://host:4747") && !Uri::has_words("pinnace://host:4747?"));
+    /// ```
+    pub fn has_words(text: &str) -> bool {
+        let query = text.trim().split_once('?').map_or("", |(_, query)| query);
+        Self::is_meant(text) && words_in(query).next().is_some()
+    }
+
     /// `host:port`, as the standard library resolves it.
     pub fn authority(&self) -> String {
         let Self { host, port, .. } = self;
@@ -89,6 +101,11 @@ impl fmt::Display for Uri {
         }
         Ok(())
     }
+}
+
+/// What is said behind the question mark.
+fn words_in(query: &str) -> impl Iterator<Item = &str> {
+    query.split('&').filter(|word| !word.is_empty())
 }
 
 /// With what would be read as an escape escaped.
@@ -124,7 +141,7 @@ impl FromStr for Uri {
         if host.is_empty() || host.contains(['/', '@', '#', '&', '=', '%']) || host.contains(char::is_whitespace) {
             return Err(wrong("has no host that could be one"));
         }
-        let words = query.split('&').filter(|word| !word.is_empty()).map(|word| {
+        let words = words_in(query).map(|word| {
             let word = percent_decode_str(word).decode_utf8();
             word.map_err(|_| wrong("is no UTF-8"))
         });

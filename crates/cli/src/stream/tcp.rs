@@ -39,6 +39,23 @@ fn socket(address: SocketAddr, congestion: Option<&str>) -> Result<Socket, Error
     Ok(socket)
 }
 
+/// The first of the addresses of `peer` that somebody listens at.
+fn reach(peer: &str, addresses: &[SocketAddr], congestion: Option<&str>) -> Result<TcpStream, Error> {
+    let mut each = Vec::with_capacity(addresses.len());
+    for &address in addresses {
+        let socket = socket(address, congestion)?;
+        match socket.connect_timeout(&address.into(), OPENING) {
+            Ok(()) => return Ok(socket.into()),
+            Err(error) if addresses.len() == 1 => each.push(error.to_string()),
+            Err(error) => each.push(format!("{address}: {error}")),
+        }
+    }
+    let each = each.join("; ");
+    Err(Error::peer_gone(format!(
+        "cannot connect to {peer}: {each}; is `pinnace stream recv --over tcp` running there?"
+    )))
+}
+
 /// The sending end.
 pub(super) struct Outgoing {
     peer: String,
@@ -50,19 +67,7 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     pub(super) fn connect(peer: &str, congestion: Option<&str>) -> Result<Self, Error> {
-        let mut connected = Err(io::ErrorKind::AddrNotAvailable.into());
-        for address in resolve_all(peer)? {
-            let socket = socket(address, congestion)?;
-            connected = socket.connect_timeout(&address.into(), OPENING).map(|()| TcpStream::from(socket));
-            if connected.is_ok() {
-                break;
-            }
-        }
-        let stream = connected.map_err(|error| {
-            Error::peer_gone(format!(
-                "cannot connect to {peer}: {error}; is `pinnace stream recv --over tcp` running there?"
-            ))
-        })?;
+        let stream = reach(peer, &resolve_all(peer)?, congestion)?;
         let reader = stream.try_clone().map_err(|error| Error::io("cannot share a socket", &error))?;
         let ((frames, to_write), (told, ended)) = (channel(), channel());
         let tell = told.clone();
@@ -214,5 +219,23 @@ fn read(mut stream: TcpStream, source: SocketAddr, done: &SyncSender<io::Result<
         if done.send(Ok(arrival)).is_err() {
             return Ok(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_address_of_a_name_is_tried_and_told_of() {
+        // Nobody listens at port 0.
+        let closed = ["127.0.0.1:0", "127.0.0.2:0"].map(|text| text.parse::<SocketAddr>().unwrap());
+        let error = reach("name:7", &closed, None).unwrap_err().message;
+        assert!(closed.iter().all(|address| error.contains(&format!("{address}: "))), "{error}");
+        let error = reach("name:7", &closed[..1], None).unwrap_err().message;
+        assert!(error.starts_with("cannot connect to name:7: ") && !error.contains("127.0.0.1"), "{error}");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = listener.local_addr().unwrap();
+        assert_eq!(reach("name:7", &[closed[0], open], None).unwrap().peer_addr().unwrap(), open);
     }
 }

@@ -6,6 +6,7 @@
 use super::protocol::{self, CONTROL_BYTES, Refusal, ToSender, printable};
 use crate::bare::Presence;
 use crate::exit::{Error, Exit};
+use crate::linger;
 use crate::transport::{self, Transport};
 use pinnace::Message;
 use pinnace::zcrp::{Progress, Receiver, Receiving, Sender, Sending};
@@ -154,6 +155,19 @@ impl<'a> Peer<'a> {
     /// Whether the sender, who waits for an answer, is still there.
     pub(super) fn wait_on(&self) -> Result<(), Error> {
         self.look_ahead(|message| if message.is_empty() { Err(self.gave_up(None)) } else { Ok(()) })
+    }
+
+    /// Ends where the peer has said its last, and waits until it knows that it was heard. Over a path that has lost something the
+    /// acknowledgement may be lost as well, and what it repeats then comes later than [`Receiver::close`] waits for.
+    pub(super) fn take_leave(&self) {
+        let lossy = || {
+            let (sent, received) = (self.sender.counters(), self.receiver.counters());
+            sent.units_resent + received.units_reported_lost + received.units_duplicate > 0
+        };
+        let patience = || if lossy() { linger::LINGER } else { Duration::ZERO };
+        // Whoever interrupts that need not wait: everything is done.
+        let _ = linger::while_repeated(patience, || self.receiver.counters().units_duplicate);
+        self.receiver.close();
     }
 
     /// The sender's last word after an error: an empty message, and then one byte, the exit code. Either fits into every

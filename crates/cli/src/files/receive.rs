@@ -349,8 +349,13 @@ impl<'a, 's> Transfer<'a, 's> {
                 self.totals.files, first.text
             ))
         });
-        for page in protocol::pages(std::mem::take(&mut self.problems))? {
-            self.peer.tell(&ToSender::Report(page), || Ok(()))?;
+        let mut pages = protocol::pages(std::mem::take(&mut self.problems))?.into_iter();
+        match pages.try_for_each(|page| self.peer.tell(&ToSender::Report(page), || Ok(()))) {
+            // It may have heard all, and its last acknowledgement be lost. What lies here does not depend on that.
+            Err(Error { exit: Exit::PeerGone, .. }) => {
+                self.report.warn("the sender has stopped answering: it may not know what was verified here");
+            }
+            told => told?,
         }
         failed.map_or(Ok(self.totals), |error| Err(Failed { error, told: true }))
     }

@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let mut transfer = Transfer::new(&peer, &sources, args.chunk, &report)?;
     let result = transfer.run(&transport);
     match &result {
-        Ok(_) => peer.receiver.close(),
+        Ok(_) => peer.take_leave(),
         Err(error) => peer.give_up(error),
     }
     let Transfer { hashes, already_there, totals, .. } = transfer;

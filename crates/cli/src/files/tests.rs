@@ -136,6 +136,26 @@ fn content_that_is_not_what_was_hashed_gets_no_name() {
     assert_eq!(names(folder.path()), ["intact"]);
 }
 
+/// As one whose last answers are all lost: whether it knows is its own affair.
+#[test]
+fn what_is_verified_is_received_whether_or_not_the_sender_hears_of_it() {
+    for (content, exit) in [(b"hello", None), (b"hullo", Some(Exit::NotVerified))] {
+        let folder = tempfile::tempdir().unwrap();
+        let (received, sent) = receive_from(folder.path(), |peer| {
+            offer(peer, vec![entry("name", 5)])?;
+            // Nothing is posted for the report: it cannot arrive.
+            let (ToSender::Holdings(page), _) = peer.hear(None)? else { panic!("no holdings") };
+            assert!(page.last);
+            tell(peer, &ToReceiver::Plan(Page { items: Vec::new(), last: true }))?;
+            peer.queue(Message::from_vec(content.to_vec()))?;
+            tell(peer, &ToReceiver::Digests(vec![*blake3::hash(b"hello").as_bytes()]))
+        });
+        sent.unwrap();
+        assert_eq!(received.err().map(|error| error.exit), exit);
+        assert_eq!(names(folder.path()).len(), usize::from(exit.is_none()));
+    }
+}
+
 #[test]
 fn what_contradicts_the_offer_ends_the_transfer() {
     let folder = tempfile::tempdir().unwrap();

@@ -6,7 +6,9 @@
 use super::companion::Companion;
 use super::{Args, inherited};
 use crate::exit::Error;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use crate::thread;
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
@@ -17,7 +19,6 @@ use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
-use std::thread;
 
 /// What is run, and how.
 pub(super) struct Setting<'a> {
@@ -44,20 +45,30 @@ pub(super) fn run(setting: Setting<'_>) -> Result<ExitCode, Error> {
     let mut child =
         command.spawn().map_err(|error| Error::io(format_args!("cannot run {}", setting.program.display()), &error))?;
     let process = Pid::from_child(&child);
-    // A descriptor, not a number: the number may be somebody else's once the command has ended.
-    let target = pidfd_open(process, PidfdFlags::empty())
-        .map_err(|error| Error::io("cannot watch the command", &error.into()))?;
     let handle = signals.handle();
-    let forwarder = thread::spawn(move || {
+    let forwarder = thread::start(move || {
         for origin in &mut signals {
             if let Some(signal) = Signal::from_named_raw(origin.signal).filter(|_| is_meant_for_us(&origin)) {
-                let _ = pidfd_send_signal(&target, signal);
+                let _ = kill_process(process, signal);
             }
         }
     });
-    let status = child.wait().map_err(|error| Error::io("cannot wait for the command", &error))?;
+    let forwarder = match forwarder {
+        Ok(forwarder) => forwarder,
+        Err(error) => {
+            // No signal would reach it.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(error);
+        }
+    };
+    // Its number is nobody else's until its end is taken, which is after nobody sends signals there any more.
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    let watched = retry_on_intr(|| waitid(WaitId::Pid(process), ended));
     handle.close();
     let _ = forwarder.join();
+    let status = watched.map_err(std::io::Error::from).and_then(|_| child.wait());
+    let status = status.map_err(|error| Error::io("cannot wait for the command", &error))?;
     if let Some(companion) = setting.companion {
         companion.leave();
     }

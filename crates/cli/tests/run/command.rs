@@ -18,6 +18,29 @@ fn the_exit_code_is_the_commands() {
     assert_eq!(output.status.signal(), Some(9));
 }
 
+/// However few descriptors there are: a command that was started is waited for.
+#[test]
+fn a_command_is_not_left_behind_when_descriptors_run_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let started = folder.path().join("started");
+    let script = format!("mkdir {}; exit 7", started.display());
+    let command = run(&["--same-host-only", "--", "sh", "-c", &script]);
+    for limit in 4..64 {
+        let limited = format!("ulimit -Sn {limit}; exec \"$@\"");
+        let mut through = Command::new("sh");
+        through.args(["-c", &limited, "sh"]).arg(command.get_program()).args(command.get_args());
+        through.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        // Whoever is left behind has standard output still, and is waited for here.
+        let output = through.output().expect("it runs");
+        if output.status.code() == Some(7) {
+            assert!(limit > 4, "so few descriptors are enough");
+            return;
+        }
+        assert!(!started.exists(), "with {limit} descriptors it was left behind: {}", text(&output.stderr));
+    }
+    panic!("it never ran");
+}
+
 #[test]
 fn input_output_and_arguments_are_the_commands() {
     let output =

@@ -74,7 +74,7 @@ pub(crate) fn one_of(address: &str, words: Option<&str>) -> Result<Said, Error> 
         return Err(wrong("--service takes words like 'loss=5% run=4KiB': a URI is an address".to_owned()));
     }
     if by_address.has_words {
-        let both = format!("{address} says a service, and so does --service '{words}': say it in one place");
+        let both = format!("{address} says a service, and so does --service '{words}': leave --service out");
         return Err(wrong(both));
     }
     Ok(Said { authority: by_address.authority, ..by_words })

@@ -549,25 +549,22 @@ impl Outgoing {
 
     /// Has the frame a share of the next train, if it has something new to send?
     fn make_ready(&mut self, slot: usize) {
+        let Some(frame) = self.slots[slot].as_deref().filter(|frame| !frame.is_ready && frame.has_new()) else {
+            return;
+        };
         let sent = self.counters.bytes_sent;
         // Those who began, and small ones, go before those who wait; but nobody waits for ever.
         let longest_waiting = self.ready.get(SENDING_TOGETHER).and_then(|&(slot, ticket)| self.frame(slot, ticket));
         let patience = (2 * self.window().min(u64::MAX / 2)).min(self.pacer.rate().unwrap_or(u64::MAX) / 2);
         let must_queue = longest_waiting.is_some_and(|frame| sent - frame.ready_since > patience);
-        let behind_small = self.behind_small();
-        if let Some(frame) = self.slots[slot].as_deref_mut()
-            && !frame.is_ready
-            && frame.has_new()
-        {
-            let at = match (must_queue, frame.next > 0, frame.is_small()) {
-                (false, true, _) => SENDING_TOGETHER - 1,
-                (false, false, true) => behind_small,
-                _ => usize::MAX,
-            };
-            frame.is_ready = true;
-            frame.ready_since = sent;
-            self.ready.insert(at.min(self.ready.len()), (slot, frame.ticket));
-        }
+        let at = match (must_queue, frame.next > 0, frame.is_small()) {
+            (false, true, _) => SENDING_TOGETHER - 1,
+            (false, false, true) => self.behind_small(),
+            _ => usize::MAX,
+        };
+        let Some(frame) = self.slots[slot].as_deref_mut() else { return };
+        (frame.is_ready, frame.ready_since) = (true, sent);
+        self.ready.insert(at.min(self.ready.len()), (slot, frame.ticket));
     }
 
     /// Where a small frame takes its place: behind those that take turns, and the small ones that came before.

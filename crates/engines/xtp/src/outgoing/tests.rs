@@ -306,7 +306,7 @@ fn only_an_ask_that_was_sent_once_measures_the_round_trip() {
     stream.on_status(at(50 * MS), &heard(1_000, sync, &[]));
     assert_eq!(stream.timeout(), ms(250), "nor does it measure");
     commit(&mut stream, 50 * MS, Asking::Status);
-    let sync = stream.ask_again(at(60 * MS), Asking::Expiry);
+    let sync = stream.ask(at(60 * MS), Asking::Expiry);
     let outcome = stream.on_status(at(90 * MS), &heard(1_000, sync, &[]));
     assert_eq!((outcome.lost, outcome.echoes_expiry, stream.timeout()), (1_000, true, ms(250)));
     let sync = commit(&mut stream, 100 * MS, Asking::Status);
@@ -322,25 +322,6 @@ fn only_an_ask_that_was_sent_once_measures_the_round_trip() {
         stream.on_status(at(300 * MS + step * MS), &heard(3_000, sync, &[]));
     }
     assert_eq!(stream.timeout(), ms(10), "the floor");
-}
-
-//= X-12 test
-#[test]
-fn a_question_of_an_expiry_measures_the_round_trip_and_what_is_repeated_for_it_does_not() {
-    let ms = Duration::from_millis;
-    let mut stream = stream(1_000);
-    send(&mut stream, at(0), &terms());
-    let first = stream.ask(at(250 * MS), Asking::Expiry);
-    let second = stream.ask(at(750 * MS), Asking::Expiry);
-    stream.on_status(at(850 * MS), &heard(0, first, &[]));
-    assert_eq!(stream.round_trip(), Some(ms(600)), "each has an answer of its own");
-    stream.on_status(at(1_350 * MS), &heard(0, second, &[]));
-    assert_eq!(stream.round_trip(), Some(ms(600)));
-
-    let mut stream = Outgoing::new(0, &config());
-    let sync = stream.ask_again(at(250 * MS), Asking::Expiry);
-    assert!(stream.on_status(at(260 * MS), &heard(0, sync, &[])).echoes_expiry);
-    assert_eq!(stream.round_trip(), None);
 }
 
 //= X-11 test

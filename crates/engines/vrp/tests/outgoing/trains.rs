@@ -69,15 +69,21 @@ fn what_the_peer_asks_for_never_waits_for_the_application() {
     assert_eq!(packets(&again, frame)[0], (0, 1));
 }
 
-#[test]
-fn small_frames_leave_in_the_order_in_which_they_came() {
-    //= V-S12 test
+/// The trains of `count` frames of `size` bytes that were queued in one call, behind one that is under way; and the first one's
+/// number.
+fn queued_together(count: usize, size: usize) -> (Vec<Vec<Left>>, u16) {
     let mut half = queueing();
     half.send(300);
     let first = number(&half.take()[0]) + 1;
-    // The hold ends with all of them, more than take turns packet by packet.
-    half.queue(30, 300);
-    let trains = released(&mut half);
+    half.queue(count, size);
+    (released(&mut half), first)
+}
+
+#[test]
+fn small_frames_leave_in_the_order_in_which_they_came() {
+    //= V-S12 test
+    // More than take turns packet by packet.
+    let (trains, first) = queued_together(30, 300);
     let sent: Vec<_> = trains.iter().flat_map(|train| packets(train, first)).collect();
     assert_eq!(sent, each(0..30, 0..3));
 }
@@ -85,11 +91,7 @@ fn small_frames_leave_in_the_order_in_which_they_came() {
 #[test]
 fn short_packets_of_many_frames_leave_behind_the_full_ones() {
     //= V-S12 test
-    let mut half = queueing();
-    half.send(300);
-    let first = number(&half.take()[0]) + 1;
-    half.queue(5, 350);
-    let trains = released(&mut half);
+    let (trains, first) = queued_together(5, 350);
     assert_eq!(outline(&trains), [("headers", 5), ("data", 16), ("data", 4)], "and not two trains a frame");
     let mut full = each(0..5, 0..3);
     full.push((0, 3));

@@ -132,7 +132,7 @@ fn arrive(spans: &mut Vec<(u64, u64)>, rseq: &mut u64, low: u64, high: u64) {
 }
 
 fn answer(stream: &mut Outgoing, now: Time, rseq: u64, echo: u32, spans: &[(u64, u64)]) {
-    let heard = Heard { rseq, alloc: rseq + (1 << 20), echo, spans, is_old: false };
+    let heard = Heard { rseq, alloc: rseq + (1 << 20), echo, spans, is_old: false, is_question: false };
     black_box(stream.on_status(now, &heard));
     while let Some(done) = stream.poll_done() {
         black_box(done);

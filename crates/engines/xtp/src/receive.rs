@@ -514,7 +514,8 @@ fn on_status(
         status.spans.iter().filter_map(|(low, high)| Some((space.offset(low, rseq)?, space.offset(high, rseq)?))),
     );
     let alloc = space.offset(status.alloc, rseq).unwrap_or(0);
-    let heard = Heard { rseq, alloc, echo: status.echo, spans: &spans, is_old };
+    let is_question = header.options.contains(Options::SREQ);
+    let heard = Heard { rseq, alloc, echo: status.echo, spans: &spans, is_old, is_question };
     let alloc_before = context.outgoing.alloc();
     let outcome = context.outgoing.on_status(now, &heard);
     shared.spans = spans;

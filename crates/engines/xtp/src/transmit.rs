@@ -548,7 +548,11 @@ impl Context {
             _ => true,
         };
         let asking = if self.expiries > 0 { Asking::Expiry } else { Asking::Status };
-        let sync = if asks { self.outgoing.ask(now, asking) } else { self.outgoing.sync() };
+        let sync = match asks {
+            true if kind == Kind::First && self.first.is_repeated() => self.outgoing.ask_again(now, asking),
+            true => self.outgoing.ask(now, asking),
+            false => self.outgoing.sync(),
+        };
         let options = options.with_if(asks, Options::SREQ);
         let header = self.header(kind, options, sync, self.space.number(at));
         let prefix = match kind {

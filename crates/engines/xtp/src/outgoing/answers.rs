@@ -14,6 +14,8 @@ pub(crate) struct Heard<'a> {
     pub(crate) spans: &'a [(u64, u64)],
     /// The sync of its packet is older than the newest one: it can only raise rseq and alloc.
     pub(crate) is_old: bool,
+    /// Its packet asks, too: it left when its sender wanted to know something, not when it was asked.
+    pub(crate) is_question: bool,
 }
 
 /// What a status has changed.
@@ -57,7 +59,8 @@ impl Outgoing {
             Named::Ask { number, asked_at, is_newer } if !heard.is_old => {
                 outcome.echoes_expiry = self.asks.answered(heard.echo);
                 outcome.progressed |= is_newer;
-                let rtt = asked_at.map(|asked_at| now.since(asked_at));
+                // No answer asks (specs/xtp.md, 3.4): the echo of a question may name what was answered long ago, in vain.
+                let rtt = asked_at.filter(|_| !heard.is_question).map(|asked_at| now.since(asked_at));
                 if let Some(rtt) = rtt {
                     self.rtt.on_sample(rtt);
                 }

@@ -20,7 +20,18 @@ enum Kind {
     /// SREQ in a repetition, or beside DREQ.
     Again,
     Deferred,
-    Expiry,
+    /// SREQ of an expiry: in a control packet, or in a repetition.
+    Expiry {
+        is_repetition: bool,
+    },
+}
+
+impl Kind {
+    /// Whether its packet was sent once, so that its echo measures the round trip.
+    //= X-12
+    fn measures(self) -> bool {
+        matches!(self, Self::Once | Self::Expiry { is_repetition: false })
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -108,11 +119,11 @@ impl Asks {
             Asking::Both => Kind::Again,
             Asking::Status => Kind::Once,
             Asking::Deferred => Kind::Deferred,
-            Asking::Expiry => Kind::Expiry,
+            Asking::Expiry => Kind::Expiry { is_repetition },
         };
         self.sync = self.sync.wrapping_add(1);
         self.is_unasked = false;
-        if kind == Kind::Expiry {
+        if asking == Asking::Expiry {
             self.series.get_or_insert(self.sync);
         }
         if kind != Kind::Deferred {
@@ -134,10 +145,12 @@ impl Asks {
         if ahead == 0 {
             return Named::Ask { number: self.used_number, asked_at: None, is_newer: false };
         }
-        //= X-12
         match self.queue.get(ahead as usize - 1) {
             Some(ask) => {
-                Named::Ask { number: ask.number, asked_at: (ask.kind == Kind::Once).then_some(ask.at), is_newer: true }
+                // An expiry has asked since, and its answer measures: this one may be of what was answered in vain.
+                let is_late = self.series.is_some_and(|first| echo.wrapping_sub(first).cast_signed() < 0);
+                let measures = ask.kind.measures() && !is_late;
+                Named::Ask { number: ask.number, asked_at: measures.then_some(ask.at), is_newer: true }
             }
             // Of whoever has heard nothing yet.
             None if echo == 0 => Named::Older,

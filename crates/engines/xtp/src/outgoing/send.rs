@@ -300,6 +300,12 @@ impl Outgoing {
         self.asks.ask(now, asking, self.number, false)
     }
 
+    /// A packet without data that asks leaves again. Returns its sync.
+    pub(crate) fn ask_again(&mut self, now: Time, asking: Asking) -> u32 {
+        self.on_asking(now, asking);
+        self.asks.ask(now, asking, self.number, true)
+    }
+
     fn on_asking(&mut self, now: Time, asking: Asking) {
         // Silence says something of the path only if an answer was owed.
         if asking == Asking::Expiry

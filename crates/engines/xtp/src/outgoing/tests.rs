@@ -54,7 +54,7 @@ fn ends(cuts: &[Cut]) -> Vec<(u64, u64)> {
 }
 
 fn heard(rseq: u64, echo: u32, spans: &[(u64, u64)]) -> Heard<'_> {
-    Heard { rseq, alloc: 1 << 20, echo, spans, is_old: false }
+    Heard { rseq, alloc: 1 << 20, echo, spans, is_old: false, is_question: false }
 }
 
 //= X-7 test
@@ -290,23 +290,25 @@ fn a_packet_gathers_many_small_pieces_of_a_message_and_is_repeated_as_it_was() {
     assert_eq!(stream.parts(most, 20).map(|part| part.len).sum::<u32>(), 20);
 }
 
+/// One packet leaves. Returns its sync.
+fn commit(stream: &mut Outgoing, now: u64, asking: Asking) -> u32 {
+    let terms = Terms { ask_every: 1, ..terms() };
+    let Next::Cut(cut) = stream.next(at(now), &terms) else { panic!("nothing to send") };
+    stream.commit(at(now), &cut, asking, &terms)
+}
+
 //= X-12 test
 #[test]
 fn only_an_ask_that_was_sent_once_measures_the_round_trip() {
     let ms = Duration::from_millis;
     let mut stream = stream(3_000);
     assert_eq!(stream.timeout(), ms(250));
-    let terms = Terms { ask_every: 1, ..terms() };
-    let commit = |stream: &mut Outgoing, now, asking| {
-        let Next::Cut(cut) = stream.next(at(now), &terms) else { panic!("nothing to send") };
-        stream.commit(at(now), &cut, asking, &terms)
-    };
     let sync = commit(&mut stream, 0, Asking::Deferred);
     assert!(!stream.is_ask_missing(), "a DREQ may not be due yet");
     stream.on_status(at(50 * MS), &heard(1_000, sync, &[]));
     assert_eq!(stream.timeout(), ms(250), "nor does it measure");
     commit(&mut stream, 50 * MS, Asking::Status);
-    let sync = stream.ask(at(60 * MS), Asking::Expiry);
+    let sync = stream.ask_again(at(60 * MS), Asking::Expiry);
     let outcome = stream.on_status(at(90 * MS), &heard(1_000, sync, &[]));
     assert_eq!((outcome.lost, outcome.echoes_expiry, stream.timeout()), (1_000, true, ms(250)));
     let sync = commit(&mut stream, 100 * MS, Asking::Status);
@@ -322,6 +324,44 @@ fn only_an_ask_that_was_sent_once_measures_the_round_trip() {
         stream.on_status(at(300 * MS + step * MS), &heard(3_000, sync, &[]));
     }
     assert_eq!(stream.timeout(), ms(10), "the floor");
+}
+
+//= X-12 test
+#[test]
+fn a_question_of_an_expiry_measures_the_round_trip_and_what_is_repeated_for_it_does_not() {
+    let ms = Duration::from_millis;
+    let mut stream = stream(1_000);
+    send(&mut stream, at(0), &terms());
+    let first = stream.ask(at(250 * MS), Asking::Expiry);
+    let second = stream.ask(at(750 * MS), Asking::Expiry);
+    stream.on_status(at(850 * MS), &heard(0, first, &[]));
+    assert_eq!(stream.round_trip(), Some(ms(600)), "each has an answer of its own");
+    stream.on_status(at(1_350 * MS), &heard(0, second, &[]));
+    assert_eq!(stream.round_trip(), Some(ms(600)));
+
+    let mut stream = Outgoing::new(0, &config());
+    let sync = stream.ask_again(at(250 * MS), Asking::Expiry);
+    assert!(stream.on_status(at(260 * MS), &heard(0, sync, &[])).echoes_expiry);
+    assert_eq!(stream.round_trip(), None);
+}
+
+/// The answer was lost, and something else names the ask: a question of the peer's, which is no answer, or what it says
+/// unasked when an expiry has asked again.
+//= X-12 test
+#[test]
+fn only_an_answer_measures_the_round_trip() {
+    let ms = Duration::from_millis;
+    let mut stream = stream(3_000);
+    let sync = commit(&mut stream, 0, Asking::Status);
+    let outcome = stream.on_status(at(200 * MS), &Heard { is_question: true, ..heard(1_000, sync, &[]) });
+    assert_eq!((outcome.acked, stream.round_trip()), (1_000, None), "it acknowledges all the same");
+
+    let sync = commit(&mut stream, 200 * MS, Asking::Status);
+    let expiry = stream.ask(at(450 * MS), Asking::Expiry);
+    assert_eq!(stream.on_status(at(460 * MS), &heard(2_000, sync, &[])).acked, 1_000);
+    assert_eq!(stream.round_trip(), None);
+    stream.on_status(at(470 * MS), &heard(2_000, expiry, &[]));
+    assert_eq!(stream.round_trip(), Some(ms(20)));
 }
 
 //= X-11 test

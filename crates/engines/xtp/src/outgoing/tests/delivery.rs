@@ -26,7 +26,10 @@ impl Receiver {
     fn answer(&self, stream: &mut Outgoing, now: u64, window: u64) -> Outcome {
         let spans: Vec<_> = self.beyond.iter().map(|span| (span.start, span.end)).take(70).collect();
         let (rseq, alloc) = (self.rseq, self.rseq + window);
-        stream.on_status(at(now), &Heard { rseq, alloc, echo: self.newest_sync, spans: &spans, is_old: false })
+        stream.on_status(
+            at(now),
+            &Heard { rseq, alloc, echo: self.newest_sync, spans: &spans, is_old: false, is_question: false },
+        )
     }
 }
 

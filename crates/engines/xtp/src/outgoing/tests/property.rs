@@ -388,7 +388,8 @@ fn run(
                 }
                 let echo = START.wrapping_add(index as u32);
                 let alloc = oracle.acked + forged.more;
-                let heard = Heard { rseq, alloc, echo, spans: &spans, is_old: forged.is_old };
+                let heard =
+                    Heard { rseq, alloc, echo, spans: &spans, is_old: forged.is_old, is_question: forged.is_old };
                 let expected = oracle.on_status(&heard, index as usize);
                 let outcome = stream.on_status(at(now), &heard);
                 prop_assert_eq!(

@@ -2,10 +2,16 @@
 
 use crate::Error;
 use pinnace_core::ControllerKind;
-use pinnace_link::{Link, UdpLink};
+use pinnace_link::{Link, UdpLink, UdpOptions};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Bytes of the largest packet that every network is taken to carry.
+const CARRIED_ANYWHERE: usize = 1500;
+
+/// A port for who asks for a way, and sends nothing.
+const DISCARD: u16 = 9;
 
 /// What kind of network lies between the peers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +53,27 @@ impl Path {
     /// The path of a link of which nothing else is known.
     pub(crate) fn over(link: &dyn Link) -> Self {
         Self { datagram: link.max_datagram(), receive_buffer: None, is_local: true }
+    }
+
+    /// Bytes of the largest datagram that is sent to `peer` on trust: what the path carries, as far as this host knows, where
+    /// that is all there is of it; beyond a router no more than every network carries.
+    pub(crate) fn datagram_toward(&self, peer: SocketAddr, profile: Profile) -> usize {
+        match self.is_cluster(profile) || is_neighbour(peer.ip()) {
+            true => self.datagram,
+            false => self.datagram.min(carried_anywhere(peer.ip())),
+        }
+    }
+
+    /// Bytes of the largest datagram that may come to a socket bound to `local`: what the widest of its interfaces carries. Who
+    /// sends knows the way better, and sends less.
+    pub(crate) fn datagram_to(&self, local: SocketAddr) -> usize {
+        let own = |interface: &if_addrs::Interface| {
+            !interface.is_loopback() && (local.ip().is_unspecified() || local.ip().to_canonical() == interface.ip())
+        };
+        let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+        let neighbours = interfaces.iter().filter(|interface| own(interface)).filter_map(neighbour);
+        let carried = neighbours.filter_map(|neighbour| UdpLink::connect(None, neighbour, &UdpOptions::default()).ok());
+        carried.map(|link| link.max_datagram()).max().unwrap_or(0).max(self.datagram)
     }
 
     /// Whether it is ours alone.
@@ -203,6 +230,54 @@ pub(crate) fn same_family(local: SocketAddr, to: SocketAddr) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
+/// Bytes of the largest datagram that every network is taken to carry to `ip` in one piece.
+fn carried_anywhere(ip: IpAddr) -> usize {
+    CARRIED_ANYWHERE - if ip.to_canonical().is_ipv4() { 28 } else { 48 }
+}
+
+/// An address on the network of `interface` that is not its own, whether or not anybody has it: the way there is that network
+/// alone.
+fn neighbour(interface: &if_addrs::Interface) -> Option<SocketAddr> {
+    match &interface.addr {
+        // The first and the last of a network are no host's.
+        if_addrs::IfAddr::V4(ours) if ours.prefixlen < 31 => {
+            let (first, ip) = (u32::from(ours.ip) & u32::from(ours.netmask), u32::from(ours.ip));
+            let ip = if ip == first + 1 { first + 2 } else { first + 1 };
+            Some((Ipv4Addr::from(ip), DISCARD).into())
+        }
+        if_addrs::IfAddr::V6(ours) if ours.prefixlen < 127 => {
+            let scope = interface.index.filter(|_| ours.ip.is_unicast_link_local()).unwrap_or(0);
+            Some(SocketAddrV6::new(Ipv6Addr::from(u128::from(ours.ip) ^ 1), DISCARD, 0, scope).into())
+        }
+        _ => None,
+    }
+}
+
+/// Whether no router carries packets to this address, which is of no network but its link's.
+pub(crate) fn is_of_one_link(peer: IpAddr) -> bool {
+    matches!(peer, IpAddr::V6(peer) if peer.is_unicast_link_local())
+}
+
+/// Whether an address is on a network of one of our interfaces.
+pub(crate) fn is_neighbour(peer: IpAddr) -> bool {
+    if is_of_one_link(peer) {
+        return true;
+    }
+    let peer = peer.to_canonical();
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    interfaces.iter().filter(|interface| !interface.is_loopback()).any(|interface| match (&interface.addr, peer) {
+        (if_addrs::IfAddr::V4(ours), IpAddr::V4(peer)) => {
+            let mask = u32::from(ours.netmask);
+            mask != 0 && mask & u32::from(ours.ip) == mask & u32::from(peer)
+        }
+        (if_addrs::IfAddr::V6(ours), IpAddr::V6(peer)) => {
+            let mask = u128::from(ours.netmask);
+            mask != 0 && mask & u128::from(ours.ip) == mask & u128::from(peer)
+        }
+        _ => false,
+    })
+}
+
 /// Who connects to the unspecified address means this host, as with sockets.
 pub(crate) fn as_connected(to: SocketAddr) -> SocketAddr {
     match to.ip() {
@@ -214,7 +289,7 @@ pub(crate) fn as_connected(to: SocketAddr) -> SocketAddr {
 
 /// The local address, at no port, that the system reaches `peer` from: a datagram socket finds out without a packet.
 pub(crate) fn route(peer: SocketAddr) -> io::Result<SocketAddr> {
-    let peer = with_port(peer, if peer.port() == 0 { 9 } else { peer.port() });
+    let peer = with_port(peer, if peer.port() == 0 { DISCARD } else { peer.port() });
     let socket = UdpSocket::bind(unspecified(peer))?;
     socket.connect(peer)?;
     Ok(host_of(socket.local_addr()?))

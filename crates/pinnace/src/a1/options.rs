@@ -121,13 +121,14 @@ const BLOCKS_A_BURST: u32 = 8;
 /// Blocks are not made smaller for that: so much every path carries.
 const LEAST_BLOCK: u32 = 1440;
 
-/// The record, if it names no block, with the largest that the path carries in one piece; but not a large part of a burst.
+/// The record, if it names no block, with the largest that a datagram of so many bytes carries; but not a large part of a
+/// burst.
 //= A-11
-pub(super) fn fill(qos: Qos, path: &Path) -> Qos {
+pub(super) fn fill(qos: Qos, datagram: usize) -> Qos {
     if qos.block_size > 0 {
         return qos;
     }
-    let most = (path.datagram.saturating_sub(HEADER_BYTES).max(1) as u32).min(MAX_BLOCK_BYTES);
+    let most = (datagram.saturating_sub(HEADER_BYTES).max(1) as u32).min(MAX_BLOCK_BYTES);
     let directions = [(qos.send_average, qos.send_burst), (qos.receive_average, qos.receive_burst)];
     let burst = directions.into_iter().filter(|(average, _)| *average > 0).map(|(_, burst)| burst).min();
     let paced = burst.map_or(most, |burst| most.min((burst / BLOCKS_A_BURST).max(LEAST_BLOCK)));
@@ -135,6 +136,40 @@ pub(super) fn fill(qos: Qos, path: &Path) -> Qos {
     // Messages so long that they cannot be counted in small blocks need large ones.
     let fits = check(&paced).is_ok() && qos.largest_sent.div_ceil(paced.block_size) <= u16::MAX.into();
     if fits { paced } else { Qos { block_size: most, ..qos } }
+}
+
+/// Of larger blocks a train has too few for their number to matter.
+const LARGEST_EVEN: u32 = 16_384;
+/// So many blocks more cost less than one more train.
+const BLOCKS_A_TRAIN: u32 = 16;
+
+/// The block, of at most `most` bytes, with which equal messages of `size` bytes leave in the fewest trains. A train has
+/// blocks of one length, so that the shorter last block of a message ends it; with a whole part of the message, if one is
+/// not much smaller than `most`, it goes on with the next message. A connection whose record names no block has this one
+/// for the longest message of its socket.
+///
+/// ```
+/// use pinnace::a1::block_for;
+/// assert_eq!(block_for(16 << 10, 8940), 8192, "two equal ones, not one of 8,940 bytes and one of 7,444");
+/// assert_eq!(block_for(4096, 1440), 1024, "four, not three: the train goes on");
+/// assert_eq!(block_for(1 << 20, 1440), 1440, "trains are full anyway");
+/// ```
+pub fn block_for(size: u32, most: u32) -> u32 {
+    let least = size.div_ceil(most.max(1));
+    if least < 2 || most > LARGEST_EVEN {
+        return most;
+    }
+    let mut counts = least..=least + (least / 2).min(BLOCKS_A_TRAIN);
+    counts.find(|&blocks| size.is_multiple_of(blocks)).map_or(most, |blocks| size / blocks)
+}
+
+/// As [`fill`], for connections of our own ([`block_for`]).
+pub(super) fn fill_evenly(qos: Qos, datagram: usize) -> Qos {
+    let filled = fill(qos, datagram);
+    if qos.block_size > 0 {
+        return filled;
+    }
+    Qos { block_size: block_for(qos.largest_sent, filled.block_size), ..qos }
 }
 
 impl Options {
@@ -184,10 +219,10 @@ mod tests {
     fn blocks_are_as_large_as_the_path_carries_and_a_closed_network_gets_a_fixed_window() {
         let far = Path { datagram: 1472, receive_buffer: Some(4 << 20), is_local: false };
         let near = Path { datagram: 65_507, receive_buffer: Some(1 << 20), is_local: true };
-        assert_eq!((fill(reliable(), &far).block_size, fill(raw(), &near).block_size), (1440, 65_475));
-        assert_eq!(fill(Qos { block_size: 7, ..raw() }, &near).block_size, 7);
+        assert_eq!((fill(reliable(), far.datagram).block_size, fill(raw(), near.datagram).block_size), (1440, 65_475));
+        assert_eq!(fill(Qos { block_size: 7, ..raw() }, 65_507).block_size, 7);
         let paced = |send_burst, largest_sent| Qos { send_average: 1, send_burst, largest_sent, ..raw() };
-        let block = |qos, path| fill(qos, path).block_size;
+        let block = |qos, path: &Path| fill(qos, path.datagram).block_size;
         assert_eq!((block(paced(65_536, 1000), &near), block(paced(1 << 20, 1000), &near)), (8192, 65_475));
         assert_eq!((block(paced(4096, 1000), &near), block(paced(65_536, 1000), &far)), (1440, 1440));
         assert_eq!(block(Qos { receive_average: 1, receive_burst: 32_768, ..paced(65_536, 1000) }, &near), 4096);
@@ -202,6 +237,32 @@ mod tests {
         assert_eq!((loopback.congestion, loopback.validates), (ControllerKind::Fixed { window: 512 << 10 }, false));
         assert_eq!((loopback.local.host, loopback.local.port), (0x7F00_0001, 7));
         assert_ne!(internet.seed, loopback.seed);
+    }
+
+    #[test]
+    fn equal_messages_are_cut_into_equal_blocks_unless_those_are_small() {
+        for (size, most, block) in [
+            (1440, 1440, 1440),
+            (100, 1440, 1440),
+            (2048, 1440, 1024),
+            (1500, 1440, 750),
+            (6144, 1440, 1024),
+            // Eleven blocks of 131 bytes would do.
+            (1441, 1440, 1440),
+            (4099, 1440, 1440),
+            (64 << 10, 1440, 1440),
+            (64 << 10, 8940, 8192),
+            (128 << 10, 65_475, 65_475),
+            (0, 1440, 1440),
+            (7, 0, 1),
+        ] {
+            assert_eq!(block_for(size, most), block, "{size} in {most}");
+        }
+        let messages = |largest_sent| Qos { largest_sent, ..raw() };
+        assert_eq!(fill_evenly(messages(16 << 10), 8972).block_size, 8192);
+        assert_eq!(fill_evenly(Qos { block_size: 9, ..messages(16 << 10) }, 8972).block_size, 9, "as it was said");
+        let paced = Qos { send_average: 1_000_000, send_burst: 65_536, ..messages(20_000) };
+        assert_eq!(fill_evenly(paced, 65_507).block_size, 5000, "of the eighth of a burst");
     }
 
     #[test]

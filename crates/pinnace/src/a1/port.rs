@@ -29,6 +29,8 @@ pub(super) struct End {
     peer: Option<SocketAddr>,
     /// The most that any connection may have, with a block size.
     pub(super) max_qos: Qos,
+    /// The block of a connection of ours that says none.
+    block: u32,
     pub(super) linger: Duration,
     pub(super) warnings: Vec<String>,
 }
@@ -38,6 +40,8 @@ pub(super) struct Bound {
     link: Box<dyn Link>,
     groups: Groups,
     path: Path,
+    /// Bytes of the largest datagram with a block, of connections that we open, and of those that are opened to us.
+    largest: (usize, usize),
     local: SocketAddr,
     peer: Option<SocketAddr>,
     warnings: Vec<String>,
@@ -49,7 +53,8 @@ impl Bound {
         let end = peer.unwrap_or(local).ip();
         let is_local = end.is_loopback() || (peer.is_some() && end.is_unspecified());
         let path = Path { datagram: link.max_datagram(), receive_buffer: None, is_local };
-        Self { link, groups: Groups::default(), path, local, peer, warnings: Vec::new() }
+        let largest = (path.datagram, path.datagram);
+        Self { link, groups: Groups::default(), path, largest, local, peer, warnings: Vec::new() }
     }
 
     /// A UDP socket that hears everybody, at `address`.
@@ -62,7 +67,8 @@ impl Bound {
         // Where everybody is heard, each datagram names its peer.
         let ends = Some(CaptureOptions::new(local, local));
         let link = wrapped(link, ends, options.capture.as_deref(), options.fault.as_ref())?;
-        Ok(Self { link, groups, path, local, peer: None, warnings })
+        let largest = (path.datagram, path.datagram_to(local));
+        Ok(Self { link, groups, path, largest, local, peer: None, warnings })
     }
 
     /// A UDP socket that talks with `peer` alone.
@@ -73,14 +79,18 @@ impl Bound {
         let (path, warnings) = (Path::of_udp(&link), link.warnings());
         let ends = Some(CaptureOptions::new(local, peer));
         let link = wrapped(link, ends, options.capture.as_deref(), options.fault.as_ref())?;
-        Ok(Self { link, groups: Groups::default(), path, local, peer: Some(peer), warnings })
+        let largest = path.datagram_toward(peer, options.profile);
+        let groups = Groups::default();
+        Ok(Self { link, groups, path, largest: (largest, largest), local, peer: Some(peer), warnings })
     }
 }
 
 /// Puts the engine on a link.
 pub(super) fn start(bound: Bound, max_qos: Qos, options: &Options) -> Result<End, Error> {
-    let Bound { link, groups, path, local, peer, warnings } = bound;
-    let max_qos = options::fill(max_qos, &path);
+    let Bound { link, groups, path, largest, local, peer, warnings } = bound;
+    let own = options::fill_evenly(max_qos, largest.0);
+    options::check(&own)?;
+    let max_qos = options::fill(max_qos, largest.1);
     options::check(&max_qos)?;
     // Only of one peer is it known whom a report of the network is about.
     let config = Config { trusts_reports: peer.is_some(), ..options.config(&path, local, max_qos) };
@@ -89,7 +99,7 @@ pub(super) fn start(bound: Bound, max_qos: Qos, options: &Options) -> Result<End
     let port = Port::new(Node::new(engine, groups), link, Exchange::default(), endpoint)
         .map_err(|error| Error::io("cannot start the socket", error))?;
     port.publish("a1", |node, numbers| Seen::look(&**node, numbers));
-    Ok(End { port, local, peer, max_qos, linger: options.linger, warnings })
+    Ok(End { port, local, peer, max_qos, block: own.block_size, linger: options.linger, warnings })
 }
 
 impl End {
@@ -141,9 +151,9 @@ impl End {
         }
     }
 
-    /// The record with the largest block that this end may have, if it says none.
+    /// The record of a connection that is opened, with this end's block if it says none.
     pub(super) fn fill(&self, qos: Qos) -> Qos {
-        if qos.block_size > 0 { qos } else { Qos { block_size: self.max_qos.block_size, ..qos } }
+        if qos.block_size > 0 { qos } else { Qos { block_size: self.block, ..qos } }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Path, PathClass, Service};
 use crate::daemon::Client;
-use crate::network::{as_connected, with_port};
+use crate::network::{as_connected, is_neighbour, is_of_one_link, with_port};
 use pinnace_link::{Link, UdpLink, UdpOptions};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -113,31 +113,6 @@ impl Path {
 /// Whether two addresses are the same, one of them perhaps written as the other family has it.
 fn same(a: IpAddr, b: IpAddr) -> bool {
     a.to_canonical() == b.to_canonical()
-}
-
-/// Whether no router carries packets to this address, which is of no network but its link's.
-fn is_of_one_link(peer: IpAddr) -> bool {
-    matches!(peer, IpAddr::V6(peer) if peer.is_unicast_link_local())
-}
-
-/// Whether an address is on a network of one of our interfaces.
-fn is_neighbour(peer: IpAddr) -> bool {
-    if is_of_one_link(peer) {
-        return true;
-    }
-    let peer = peer.to_canonical();
-    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-    interfaces.iter().filter(|interface| !interface.is_loopback()).any(|interface| match (&interface.addr, peer) {
-        (if_addrs::IfAddr::V4(ours), IpAddr::V4(peer)) => {
-            let mask = u32::from(ours.netmask);
-            mask != 0 && mask & u32::from(ours.ip) == mask & u32::from(peer)
-        }
-        (if_addrs::IfAddr::V6(ours), IpAddr::V6(peer)) => {
-            let mask = u128::from(ours.netmask);
-            mask != 0 && mask & u128::from(ours.ip) == mask & u128::from(peer)
-        }
-        _ => false,
-    })
 }
 
 /// Whether this process has `CAP_NET_RAW`.

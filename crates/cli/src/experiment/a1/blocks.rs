@@ -63,7 +63,7 @@ pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
     let rounds = run.effort.rounds;
     run.begin("throughput by block size, with and without retransmission (the A1 paper's figure 2)");
     run.say(format_args!(
-        "# {rounds}, interleaved; medians; idle adaptive; network blocks of {} bytes, windows of {} kB; x/dgram and \
+        "# {rounds}, interleaved; medians; idle adaptive; network blocks of {} bytes at most, windows of {} kB; x/dgram and \
          x/tcp: times the throughput of bare datagrams in the same trains, and of TCP cubic",
         super::BLOCK,
         super::WINDOW / 1000,

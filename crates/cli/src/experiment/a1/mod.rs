@@ -15,9 +15,10 @@ use crate::a1::Mode;
 use crate::exit::Error;
 use crate::perf::{A1Choice, IdleChoice, Job, Path, Transport};
 use crate::picture::COLOURS;
+use pinnace::a1::block_for;
 use plotters::style::RGBColor;
 
-/// Bytes of a network block: with the headers of A1, UDP and IP a packet of 9000 bytes.
+/// Bytes of a network block at most: with the headers of A1, UDP and IP a packet of 9000 bytes.
 const BLOCK: u32 = 9000 - 60;
 /// Bytes of a window.
 const WINDOW: usize = 160_000;
@@ -58,10 +59,11 @@ impl measure::Kind for Kind {
             Self::Tcp => Transport::Tcp(Some("cubic".to_owned())),
         };
         let depth = (WINDOW / size).clamp(2, 4096);
+        let block = block_for(size as u32, BLOCK);
         let job = Job { depth, ..Job::new(&transport, size, idle, path) };
         match self {
-            Self::A1(mode) => Job { a1: A1Choice { mode, block: Some(BLOCK), ..A1Choice::default() }, ..job },
-            Self::Datagrams => Job { udp: Some((BLOCK as usize, WINDOW as u64)), ..job },
+            Self::A1(mode) => Job { a1: A1Choice { mode, block: Some(block), ..A1Choice::default() }, ..job },
+            Self::Datagrams => Job { udp: Some((block as usize, WINDOW as u64)), ..job },
             Self::Tcp => job,
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::{Failure, Refused};
 use core::time::Duration;
-use pinnace_core::ControllerKind;
+use pinnace_core::{ControllerKind, even_piece};
 use pinnace_wire::zcrp::{DEFAULT_CONTROL_BYTES, MAX_CONTROL_BYTES, MAX_UNIT_BYTES, MIN_UNIT_BYTES, TRAILER_BYTES};
 
 /// How large the unit datagrams of a sender are. Fixed for its life (specs/zcrp.md, section 1).
@@ -23,14 +23,21 @@ impl UnitSize {
     /// use pinnace_zcrp::UnitSize;
     /// // 64 KiB and a trailer are too much for one call: eight equal units, seven of them a call.
     /// assert_eq!(UnitSize::for_messages_of(65_536, 65_507, 65_493), 8192 + 28);
-    /// // A small path leaves no choice.
+    /// // On a small path the last unit is padded, unless that would be much.
     /// assert_eq!(UnitSize::for_messages_of(65_536, 1472, 65_493), 1472);
+    /// assert_eq!(UnitSize::for_messages_of(6144, 1472, 65_493), 1024 + 28);
     /// ```
     pub fn for_messages_of(size: u32, most: usize, train: usize) -> usize {
         let most = most.clamp(MIN_UNIT_BYTES, MAX_UNIT_BYTES);
         let size = size as usize;
         // Large messages fill any train, and small paths have small units anyway.
-        if most < 16_384 || size > 256 * 1024 || size + TRAILER_BYTES <= train / 8 {
+        if most < 16_384 {
+            let (message, payload) = (size as u32, most - TRAILER_BYTES);
+            // So little is padded instead.
+            let is_padded = size.next_multiple_of(payload) - size <= size / 8;
+            return if is_padded { most } else { even_piece(message, payload as u32) as usize + TRAILER_BYTES };
+        }
+        if size > 256 * 1024 || size + TRAILER_BYTES <= train / 8 {
             return most;
         }
         let cost = |units: usize| {

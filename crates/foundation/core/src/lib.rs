@@ -54,6 +54,6 @@ pub use seq::Seq32;
 pub use storage::Storage;
 pub use time::Time;
 pub use timers::TimerTable;
-pub use train::{Checksum, ChecksumAt, ChecksumKind, Part, Summing, Train, TrainLimits};
+pub use train::{Checksum, ChecksumAt, ChecksumKind, Part, Summing, Train, TrainLimits, even_piece};
 pub use wheel::{TimerHandle, TimerWheel};
 pub use windowed::Windowed;

@@ -48,6 +48,30 @@ impl TrainLimits {
     }
 }
 
+/// Of larger datagrams a train has too few for their number to matter.
+const LARGEST_EVEN: u32 = 16_384;
+/// So many datagrams more cost less than one more train.
+const DATAGRAMS_A_TRAIN: u32 = 16;
+
+/// Bytes of the pieces, of at most `most` bytes, into which equal messages of `size` bytes are cut so that they leave in the
+/// fewest trains. A train has datagrams of one length, so that the shorter last piece of a message ends it; with a whole part
+/// of the message, if one is not much smaller than `most`, it goes on with the next message.
+///
+/// ```
+/// use pinnace_core::even_piece;
+/// assert_eq!(even_piece(16 << 10, 8940), 8192, "two equal ones, not one of 8,940 bytes and one of 7,444");
+/// assert_eq!(even_piece(4096, 1440), 1024, "four, not three");
+/// assert_eq!(even_piece(1 << 20, 1440), 1440, "trains are full anyway");
+/// ```
+pub fn even_piece(size: u32, most: u32) -> u32 {
+    let least = size.div_ceil(most.max(1));
+    if least < 2 || most > LARGEST_EVEN {
+        return most;
+    }
+    let mut counts = least..=least + (least / 2).min(DATAGRAMS_A_TRAIN);
+    counts.find(|&pieces| size.is_multiple_of(pieces)).map_or(most, |pieces| size / pieces)
+}
+
 /// Which checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksumKind {

@@ -5,7 +5,7 @@ pub(super) use crate::network::Path;
 use crate::network::{Profile, random_seed};
 use crate::{Error, Idle};
 use pinnace_a1::Config;
-use pinnace_core::ControllerKind;
+use pinnace_core::{ControllerKind, even_piece};
 use pinnace_link::{FaultOptions, MulticastOptions, UdpOptions};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -138,38 +138,13 @@ pub(super) fn fill(qos: Qos, datagram: usize) -> Qos {
     if fits { paced } else { Qos { block_size: most, ..qos } }
 }
 
-/// Of larger blocks a train has too few for their number to matter.
-const LARGEST_EVEN: u32 = 16_384;
-/// So many blocks more cost less than one more train.
-const BLOCKS_A_TRAIN: u32 = 16;
-
-/// The block, of at most `most` bytes, with which equal messages of `size` bytes leave in the fewest trains. A train has
-/// blocks of one length, so that the shorter last block of a message ends it; with a whole part of the message, if one is
-/// not much smaller than `most`, it goes on with the next message. A connection whose record names no block has this one
-/// for the longest message of its socket.
-///
-/// ```
-/// use pinnace::a1::block_for;
-/// assert_eq!(block_for(16 << 10, 8940), 8192, "two equal ones, not one of 8,940 bytes and one of 7,444");
-/// assert_eq!(block_for(4096, 1440), 1024, "four, not three: the train goes on");
-/// assert_eq!(block_for(1 << 20, 1440), 1440, "trains are full anyway");
-/// ```
-pub fn block_for(size: u32, most: u32) -> u32 {
-    let least = size.div_ceil(most.max(1));
-    if least < 2 || most > LARGEST_EVEN {
-        return most;
-    }
-    let mut counts = least..=least + (least / 2).min(BLOCKS_A_TRAIN);
-    counts.find(|&blocks| size.is_multiple_of(blocks)).map_or(most, |blocks| size / blocks)
-}
-
-/// As [`fill`], for connections of our own ([`block_for`]).
+/// As [`fill`], for connections of our own: their longest messages are cut into equal blocks ([`even_piece`]).
 pub(super) fn fill_evenly(qos: Qos, datagram: usize) -> Qos {
     let filled = fill(qos, datagram);
     if qos.block_size > 0 {
         return filled;
     }
-    Qos { block_size: block_for(qos.largest_sent, filled.block_size), ..qos }
+    Qos { block_size: even_piece(qos.largest_sent, filled.block_size), ..qos }
 }
 
 impl Options {
@@ -256,7 +231,7 @@ mod tests {
             (0, 1440, 1440),
             (7, 0, 1),
         ] {
-            assert_eq!(block_for(size, most), block, "{size} in {most}");
+            assert_eq!(even_piece(size, most), block, "{size} in {most}");
         }
         let messages = |largest_sent| Qos { largest_sent, ..raw() };
         assert_eq!(fill_evenly(messages(16 << 10), 8972).block_size, 8192);

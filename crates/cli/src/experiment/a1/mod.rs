@@ -15,7 +15,7 @@ use crate::a1::Mode;
 use crate::exit::Error;
 use crate::perf::{A1Choice, IdleChoice, Job, Path, Transport};
 use crate::picture::COLOURS;
-use pinnace::a1::block_for;
+use pinnace_core::even_piece;
 use plotters::style::RGBColor;
 
 /// Bytes of a network block at most: with the headers of A1, UDP and IP a packet of 9000 bytes.
@@ -59,7 +59,7 @@ impl measure::Kind for Kind {
             Self::Tcp => Transport::Tcp(Some("cubic".to_owned())),
         };
         let depth = (WINDOW / size).clamp(2, 4096);
-        let block = block_for(size as u32, BLOCK);
+        let block = even_piece(size as u32, BLOCK);
         let job = Job { depth, ..Job::new(&transport, size, idle, path) };
         match self {
             Self::A1(mode) => Job { a1: A1Choice { mode, block: Some(block), ..A1Choice::default() }, ..job },

@@ -32,7 +32,9 @@ pub(super) struct Inner {
 
 impl Socket {
     /// Binds to `address`; port 0 picks one. No connection will have more than `max_qos` says; its block size may be 0:
-    /// as large as the path carries in one piece (on a loopback address, nearly 64 KiB), or an eighth of a declared burst.
+    /// as large as the path carries in one piece (on a loopback address, nearly 64 KiB), or an eighth of a declared burst;
+    /// a little less where the longest message is then a whole number of blocks. Of those who connect to it blocks may be
+    /// as large as its interfaces carry.
     ///
     /// ```
     /// use pinnace::a1::{Full, Socket, reliable};

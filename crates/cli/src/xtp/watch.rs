@@ -119,7 +119,11 @@ impl<'a> Watch<'a> {
                 | Failure::Unknown
                 | Failure::Forced
                 | Failure::StoppedReading,
-            ) => Error::peer_gone(format!("{to} ended the association in the middle; run the command again")),
+            )
+            // It has said that it reads no more, and how the association ends is not known yet.
+            | pinnace::Error::ContextRefused(Refused::Closed | Refused::NoContext) => {
+                Error::peer_gone(format!("{to} ended the association in the middle; run the command again"))
+            }
             pinnace::Error::ContextRefused(Refused::TooLarge { most }) => Error::failed(format!(
                 "a datagram is one packet, which carries at most {most} bytes here; use --service connection for longer ones"
             )),
@@ -127,6 +131,28 @@ impl<'a> Watch<'a> {
                 Error::usage("--sort: with xtp40 a sort value is at most 65535")
             }
             error => Error::from(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pinnace::xtp::Options;
+
+    /// A peer that reads no more says so before it is known how the association ends; who writes in between is told no less.
+    #[test]
+    fn whoever_no_longer_reads_has_ended_the_association_however_far_its_end_has_come() {
+        let endpoint = Endpoint::client(&Options::default()).unwrap();
+        let watch = Watch::new(&endpoint, "host:7", LinkName::Udp, Duration::ZERO);
+        for error in [
+            pinnace::Error::ContextFailed(Failure::StoppedReading),
+            pinnace::Error::ContextRefused(Refused::Closed),
+            pinnace::Error::ContextRefused(Refused::NoContext),
+        ] {
+            let error = watch.error(error);
+            assert_eq!(error.message, "host:7 ended the association in the middle; run the command again");
+            assert_eq!(error.exit, crate::exit::Exit::PeerGone);
         }
     }
 }

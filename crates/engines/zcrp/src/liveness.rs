@@ -58,6 +58,11 @@ impl Liveness {
         let stalled = self.begun_since.map(|since| since.max(self.answered_at) + patience);
         Some(stalled.map_or(silent, |stalled| silent.min(stalled)))
     }
+
+    /// When half the time has passed after which a silent peer counts as gone.
+    pub(crate) fn half_time(&self) -> Option<Time> {
+        Some(self.outstanding_since?.max(self.heard_at) + self.timeout / 2)
+    }
 }
 
 #[cfg(test)]
@@ -73,6 +78,7 @@ mod tests {
         liveness.set_outstanding(at(100), true, false);
         liveness.set_outstanding(at(105), true, false);
         assert_eq!(liveness.deadline(), Some(at(110)));
+        assert_eq!(liveness.half_time(), Some(at(105)));
         liveness.on_heard(at(107));
         assert_eq!(liveness.deadline(), Some(at(117)));
         liveness.set_outstanding(at(108), false, false);

@@ -317,3 +317,23 @@ fn a_first_unit_that_is_lost_shrinks_no_window() {
         assert!((10..=12).contains(&count), "{congestion}: an initial window, and not {count}");
     }
 }
+
+#[test]
+fn who_may_send_little_asks_once_more_before_it_takes_its_peer_for_gone() {
+    //= Z-19, Z-21 test
+    let mut half = duplex(&config());
+    for _ in 0..10 {
+        half.post(500);
+    }
+    half.feed(&encode_idle(0));
+    half.feed(&plain_unit(0, 0, 99, b"of the one message that the peer has", true));
+    half.take();
+    // Nothing passes, and what may be sent is used up.
+    half.millis(4999);
+    half.take();
+    half.millis(1);
+    assert_eq!(half.take().len(), 1, "the peer has nothing to say, and is asked");
+    half.feed(&encode_idle(1));
+    half.millis(9_000);
+    assert!(half.take_events().iter().all(|event| !matches!(event, Event::ReceiverClosed(_))));
+}

@@ -495,6 +495,7 @@ impl Receiver {
         // What may not be sent yet waits for the peer, not for a date.
         let report = self.report.due_at(&self.config).filter(|_| !self.is_muted(path));
         PollAt::at(report)
+            .min(PollAt::at(self.asks_at(path).filter(|_| self.repeating.is_some())))
             .min(PollAt::at(self.request_timer))
             .min(PollAt::at(self.requests_wait_until()))
             .min(PollAt::at(self.liveness.deadline()))

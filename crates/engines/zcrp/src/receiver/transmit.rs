@@ -14,6 +14,8 @@ const CAUTIOUS_PAIRS: usize = 4;
 /// Bytes of the largest and of the smallest acknowledgement sent.
 const SPACE: usize = 512;
 const MIN_REPORT: usize = 16;
+/// What the smallest acknowledgement, or request, takes of what may be sent.
+const LEAST: usize = MIN_REPORT + Allowance::LOWER_HEADERS as usize;
 /// Requests that go together without waiting for more.
 const PLENTY: usize = 64;
 /// How long they may.
@@ -41,8 +43,21 @@ impl Receiver {
     /// What must be left for an acknowledgement that waits for its time: it says more than a request, and what is not
     /// acknowledged is sent again.
     fn owed(&self, path: &Path) -> usize {
-        let is_owed = path.is_limited() && self.report.is_unreported();
-        if is_owed { MIN_REPORT + Allowance::LOWER_HEADERS as usize } else { 0 }
+        if path.is_limited() && self.report.is_unreported() { LEAST } else { 0 }
+    }
+
+    /// What must be left by a request that is repeated: as [`owed`](Self::owed), and for the question whether the peer is
+    /// still there.
+    fn kept_back(&self, now: Time, path: &Path) -> usize {
+        self.owed(path) + if self.asks_at(path).is_some_and(|at| now < at) { LEAST } else { 0 }
+    }
+
+    /// Where little may be sent, one request is left for when half the time has passed after which a silent peer counts as
+    /// gone: it may have nothing to say, and speaks when it is asked (Z-21).
+    //= Z-19
+    pub(super) fn asks_at(&self, path: &Path) -> Option<Time> {
+        let may_ask = path.is_limited() && self.requested > self.base && path.may_send(MIN_REPORT + self.owed(path));
+        self.liveness.half_time().filter(|_| may_ask)
     }
 
     /// Whether not even the smallest answer may be sent before more comes from the peer.
@@ -97,15 +112,23 @@ impl Receiver {
         Some(datagram)
     }
 
+    /// How many messages a request may name that leaves so much of what may be sent.
+    fn pairs(&self, path: &Path, left: usize) -> usize {
+        let most = path.largest(usize::MAX).saturating_sub(left);
+        let capacity = self.config.control_capacity().min(most) & !3;
+        (capacity.saturating_sub(8) / 8).min(if self.cautious(path) { CAUTIOUS_PAIRS } else { usize::MAX })
+    }
+
     //= Z-3
     //= Z-13
     fn poll_requests(&mut self, now: Time, train: &mut Train, path: &mut Path) -> bool {
-        let most = path.largest(usize::MAX).saturating_sub(self.owed(path));
-        let capacity = self.config.control_capacity().min(most) & !3;
-        let pairs = (capacity.saturating_sub(8) / 8).min(if self.cautious(path) { CAUTIOUS_PAIRS } else { usize::MAX });
-        if self.repeating.is_some() && pairs > 0 && self.poll_repetitions(now, train, path, pairs) {
-            return true;
+        if self.repeating.is_some() {
+            let again = self.pairs(path, self.kept_back(now, path));
+            if again > 0 && self.poll_repetitions(now, train, path, again) {
+                return true;
+            }
         }
+        let pairs = self.pairs(path, self.owed(path));
         let high = self.next_number().min(self.base + Config::REQUESTS_AHEAD);
         let fresh = high.saturating_sub(self.requested.max(self.base)) as usize;
         if fresh == 0 {

@@ -304,8 +304,7 @@ impl Xtp {
         while let Some(key) = self.resting.pop_front() {
             let Some(context) = self.contexts.lookup_mut(key) else { continue };
             if let (Phase::TimeWait(until), Role::Responder) = (context.phase, context.role) {
-                let name = (context.peer, context.peer_key);
-                self.shared.ended.remember(now, name, context.space.start(), until, self.shared.config.limits.ended);
+                context.remember_end(&mut self.shared, now, until);
             }
             context.phase = Phase::Over;
             self.settle(now, key);
@@ -351,6 +350,11 @@ impl Xtp {
             let Some(key) = self.half_open.pop_front() else { break };
             let Some(context) = self.contexts.lookup_mut(key) else { continue };
             self.shared.counters.contexts_evicted += 1;
+            // A datagram that was delivered is so once, though its FIRST may be said again because no answer came.
+            if context.service == Service::AckDgram && context.incoming.is_complete() {
+                let until = now + context.time_wait();
+                context.remember_end(&mut self.shared, now, until);
+            }
             context.phase = Phase::Over;
             context.conclude(&mut self.shared, Err(Failure::Abandoned));
             // The application may take long to find out, and may still read what has come; but where memory is short, others
@@ -366,6 +370,13 @@ impl Xtp {
 }
 
 impl Context {
+    /// Nothing of the association is left, and its FIRST shall be known until then.
+    //= X-10
+    pub(crate) fn remember_end(&self, shared: &mut Shared, now: Time, until: Time) {
+        let name = (self.peer, self.peer_key);
+        shared.ended.remember(now, name, self.space.start(), until, shared.config.limits.ended);
+    }
+
     /// A buffer of the incoming half is not needed any more: a ring or an area that the driver allocated, or a posted one.
     pub(crate) fn give_back(&mut self, shared: &mut Shared, buffer: pinnace_core::BufferId) {
         if self.ring_bytes > 0 {

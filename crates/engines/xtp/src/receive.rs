@@ -648,8 +648,7 @@ fn on_rclose(context: &mut Context, shared: &mut Shared, now: Time, packet: &Pac
 fn on_end(context: &mut Context, shared: &mut Shared, now: Time) {
     let result = if context.is_done() { Ok(()) } else { Err(Failure::Forced) };
     if context.role == Role::Responder && !context.is_group() {
-        let (name, until) = ((context.peer, context.peer_key), now + context.time_wait());
-        shared.ended.remember(now, name, context.space.start(), until, shared.config.limits.ended);
+        context.remember_end(shared, now, now + context.time_wait());
     }
     context.phase = Phase::Over;
     context.conclude(shared, result);

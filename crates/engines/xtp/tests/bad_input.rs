@@ -240,6 +240,25 @@ fn time_wait_gives_way_where_the_table_is_full() {
 }
 
 //= X-2 test
+//= X-10 test
+#[test]
+fn a_datagram_that_gave_way_is_delivered_once_all_the_same() {
+    for codec in CODECS {
+        let mut half = server(codec, Limits { half_open: 4, ..Limits::default() });
+        // Asked for an answer when they are delivered, and nobody has taken them yet.
+        let mut datagram = first(codec, Options::EOM | Options::WCLOSE | Options::RCLOSE | Options::DREQ, 10);
+        datagram.service = 2;
+        for key in (1..=8).chain([1]) {
+            datagram.key = key;
+            half.feed(PEER, &datagram.bytes());
+        }
+        let told = |half: &Half| half.events.iter().filter(|event| matches!(event, Event::Datagram { .. })).count();
+        assert!(half.xtp().counters().contexts_evicted > 0);
+        assert_eq!(told(&half), 8, "{codec:?}");
+    }
+}
+
+//= X-2 test
 #[test]
 fn what_gives_way_leaves_its_ring_to_others_where_memory_is_short() {
     for codec in CODECS {

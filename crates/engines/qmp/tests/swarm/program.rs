@@ -202,8 +202,9 @@ impl Program {
         let is_forced = result.unwrap_or(false);
         assert_eq!(is_forced, result.is_ok() && (is_unread || linger == socket::Linger::Zero));
         seat.is_closed = Some(is_forced);
-        // Whoever was told of an error has not given up by itself; that all has arrived is no reason to leave it unread.
-        seat.has_given_up = !seat.has_read_all && !matches!(seat.told, Some(Err(_)));
+        // Whoever was told of an error has not given up by itself, if it has read what had come before; that all has arrived is
+        // no reason to leave it unread.
+        seat.has_given_up = !seat.has_read_all && (is_unread || !matches!(seat.told, Some(Err(_))));
     }
 
     fn take(&mut self, buffer: BufferId, host: &mut Host<'_>) {

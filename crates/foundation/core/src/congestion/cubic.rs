@@ -124,10 +124,11 @@ impl Congestion for Cubic {
         }
         let since_last = ack.now.since(self.last_ack);
         self.last_ack = ack.now;
-        // Half in slow start, where the window doubles in a round trip; three quarters later, because trains are coarse.
+        // Half in slow start, where the window doubles in a round trip; three quarters later, because trains are coarse. Of
+        // two packets and nine tenths, two are less, and all that fits.
         let used = ack.in_flight_after.saturating_add(ack.acked_bytes);
         let needed = if self.in_slow_start() { self.window / 2 } else { self.window / 4 * 3 };
-        let in_use = used >= needed;
+        let in_use = used >= needed || used.saturating_add(self.mss) > self.window;
         if ack.app_limited || !in_use {
             // The curve stands still while the window is not what limits.
             self.epoch = self.epoch.map(|epoch| epoch + since_last);

@@ -497,6 +497,28 @@ fn cubic_does_not_grow_a_window_that_is_not_used() {
 }
 
 #[test]
+fn cubic_grows_from_the_smallest_of_windows() {
+    let mut cubic = Cubic::new(MSS);
+    let mut now = Time::ZERO;
+    for _ in 0..20 {
+        now += ms(200);
+        cubic.on_loss(&loss_at(now, now));
+    }
+    assert_eq!((cubic.window(), cubic.in_slow_start()), (2 * MSS, false));
+    let mut delivered = 0;
+    for _ in 0..200 {
+        now += ms(40);
+        // As many packets as fit, and each that is acknowledged makes room for another.
+        for _ in 0..cubic.window() / MSS {
+            delivered += MSS;
+            let in_flight_after = cubic.window() / MSS * MSS - MSS;
+            cubic.on_ack(&AckSample { in_flight_after, ..ack_of(now, delivered, ms(40)) });
+        }
+    }
+    assert!(cubic.window() > 20 * MSS, "{} bytes after 8 s without a loss", cubic.window());
+}
+
+#[test]
 fn the_delivery_rate_is_that_of_the_slower_of_sending_and_acknowledging() {
     let mut delivery = DeliveryRate::new();
     let at = |millis| Time::ZERO + ms(millis);

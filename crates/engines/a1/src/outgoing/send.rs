@@ -32,6 +32,14 @@ pub(super) fn limit(average: u64, burst: u64, block_bytes: u32) -> Option<Box<Pa
     (average > 0).then(|| Box::new(Pacer::new(Some(average), burst.max(u64::from(block_bytes)))))
 }
 
+/// Bytes that are under way, at most, where nothing but the rate says when blocks leave that take `wire` bytes for `len` of
+/// theirs. Where more than the window are, a block that waits for its turn fills the window a moment later.
+fn sustained(pacer: &Pacer, round_trip: Duration, wire: u64, len: u32) -> u64 {
+    let rate = u128::from(pacer.rate().unwrap_or(0));
+    let bytes = rate.saturating_mul(round_trip.as_nanos()) / 1_000_000_000 + u128::from(pacer.burst());
+    u64::try_from(bytes.saturating_mul(u128::from(wire)) / u128::from(len.max(1))).unwrap_or(u64::MAX)
+}
+
 impl Outgoing {
     /// What goes next: what the peer misses, oldest first, then new blocks.
     //= A-4
@@ -160,7 +168,7 @@ impl Outgoing {
             (active.progress_at, active.futile) = (now, 0);
         }
         active.futile = active.futile.saturating_add(u32::from(!is_new));
-        let Active { blocks, path, .. } = active;
+        let Active { blocks, path, loaded, .. } = active;
         let in_flight = blocks.bytes();
         let stamp = path.delivery.on_sent(now, wire, in_flight);
         let leaving = Leaving { number: block.number, message: block.message, index: block.index, len: len as u16 };
@@ -175,8 +183,11 @@ impl Outgoing {
         }
         // It is not the path that ends the train.
         let is_all = self.messages.unsent() == 0 && !blocks.has_lost();
-        let is_paced = self.limiter.as_deref().is_some_and(|pacer| pacer.ready_at(now, u64::from(len)) > now);
-        if (is_all || is_paced) && blocks.bytes() < path.congestion.window() {
+        let window = path.congestion.window();
+        let is_paced = self.limiter.as_deref().is_some_and(|pacer| {
+            pacer.ready_at(now, u64::from(len)) > now && sustained(pacer, *loaded, wire, len) < window
+        });
+        if (is_all || is_paced) && blocks.bytes() < window {
             path.delivery.on_app_limited(blocks.bytes());
         }
         if self.agreement.advance(self.sent) {

@@ -109,6 +109,38 @@ fn repetitions_count_and_wait_before_new_blocks() {
     assert_eq!(outgoing.expires_at(), Some(at(281 + 500)), "the time-out runs from when it left");
 }
 
+/// Sends for `millis` over a path that takes 40 ms there and back, and whose end answers every 5 ms. Bytes that left in the last half of them, and the window.
+fn over_a_path(terms: Terms, millis: u64) -> (u64, u64) {
+    let congestion = ControllerKind::Cubic;
+    let mut outgoing =
+        Outgoing::new(&Opening { edge: 10_000, congestion, ..opening(Terms { window: 9_000, ..terms }) });
+    outgoing.on_round_trip(MS * 40, MS * 40, Timing { rtt: MS * 40, rto: MS * 120 });
+    let mut sent = vec![0];
+    for now in 0..millis {
+        while outgoing.queue(&message(0, 16_000)).is_ok() {}
+        if now >= 40 && now % 5 == 0 {
+            outgoing.on_round_trip(MS * 40, MS * 40, Timing { rtt: MS * 40, rto: MS * 120 });
+            outgoing.on_ack(at(now), sent[now as usize - 40], &[], sent[now as usize - 40] + 10_000);
+            while outgoing.poll_done().is_some() {}
+        }
+        send(&mut outgoing, at(now));
+        sent.push(outgoing.sent());
+    }
+    let window = outgoing.active.as_deref().expect("it has sent").path.congestion.window();
+    ((outgoing.sent() - sent[millis as usize / 2]) * u64::from(BLOCK), window)
+}
+
+//= A-11 test
+#[test]
+fn whoever_waits_for_its_turn_block_by_block_uses_the_window_all_the_same() {
+    for burst in [1, 20_000] {
+        let (bytes, window) = over_a_path(Terms { average: 1_000_000, burst, ..terms() }, 4_000);
+        assert!(bytes >= 1_950_000, "burst {burst}: {bytes} bytes in 2 s at 1 MB/s");
+        // Where it is the rate that limits, the window grows no further.
+        assert!(window < 200_000, "burst {burst}: a window of {window} bytes where 40,000 are under way");
+    }
+}
+
 proptest! {
     //= A-11 test
     #[test]

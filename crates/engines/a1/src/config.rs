@@ -79,7 +79,8 @@ impl Default for Config {
 pub struct Limits {
     /// Connections, those that only answer CLOSE included.
     pub connections: usize,
-    /// Bytes of messages that the application has not taken.
+    /// Bytes of messages that the application has not taken. What [`Config::max_qos`] says that a message may have counts, if
+    /// it is more: a message for which there is never room would be repeated until its sender gives up.
     pub bytes: u64,
     /// Sets of sinks.
     pub casts: usize,

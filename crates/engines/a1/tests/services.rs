@@ -2,7 +2,7 @@
 mod support;
 
 use core::time::Duration;
-use pinnace_a1::{Config, Event, Failure, Output, Qos, Refused, RejectCode};
+use pinnace_a1::{Config, Event, Failure, Limits, Output, Qos, Refused, RejectCode};
 use pinnace_core::Random;
 use pinnace_sim::{Exits, Node, Packet, Path};
 use support::*;
@@ -51,6 +51,22 @@ fn messages_of_all_sizes_arrive_both_ways() {
         exchange(1, reliable(), "delay=5ms", takes);
         exchange(2, reliable(), "", takes);
     }
+}
+
+//= A-10 test
+#[test]
+fn a_message_as_long_as_was_agreed_finds_room_whatever_the_limit() {
+    let qos = Qos { largest_sent: 300_000, largest_received: 300_000, ..reliable() };
+    let limits = Limits { bytes: 100_000, ..Limits::default() };
+    let configs = [0, 1].map(|seed| Config { limits: limits.clone(), ..config(qos, seed) });
+    let messages = patterns(&[300_000, 1, 300_000, 300_000]);
+    let client = Program::opening(qos, messages.clone(), Some(LINGER));
+    let mut world = world_of(configs, "delay=5ms", Program::listening(Vec::new(), None), client);
+    quiet(&mut world);
+    let there = seen(&world, SERVER);
+    assert!(there.messages == messages, "{:?}", there.messages.iter().map(Vec::len).collect::<Vec<_>>());
+    assert_eq!(there.closed, Some(Ok(())));
+    clean(&world);
 }
 
 //= A-5, A-6, A-7 test

@@ -259,7 +259,9 @@ impl Context {
         let before =
             codec.header_bytes() + if is_first { first + traffic } else { 0 } + if is_tagged { TAG_BYTES } else { 0 };
         let room = codec.data_before_tail(shared.datagram_bytes(self.peer).saturating_sub(before));
-        self.maxdata.min(room.min(u32::MAX as usize) as u32).max(1)
+        // A datagram is one packet, however large.
+        let paced = self.outgoing.paced_bytes().filter(|_| !self.service.is_datagram()).unwrap_or(u32::MAX);
+        self.maxdata.min(room.min(u32::MAX as usize) as u32).min(paced).max(1)
     }
 
     /// Data leave at the smaller rate and burst of what each end allows (specs/xtp.md, 3.12).
@@ -497,12 +499,29 @@ impl Context {
             Phase::TimeWait(until) => earlier(ring, Some(until)),
             Phase::Active => {
                 let waiting = earlier(self.wait_until(), self.answer_by);
-                let sending = earlier(self.paced_until, self.rest_at);
+                let paced = self.paced_until.filter(|at| !shared.paced.contains(&(*at, self.key)));
+                let sending = earlier(paced, self.rest_at);
                 // Groups have dates of their own.
                 let silent = if self.is_group() { None } else { Some(self.silent_until()) };
                 earlier(earlier(ring, earlier(silent, self.overdue_at())), earlier(waiting, sending))
             }
         }
+    }
+
+    /// Data wait until then. By a rate that was said they do so exactly: its burst may have no room for what is earned while
+    /// a timer of the wheel is late.
+    //= X-19
+    pub(crate) fn wait_for_pace(&mut self, until: Option<Time>, shared: &mut Shared) {
+        if self.paced_until == until {
+            return;
+        }
+        if let Some(at) = self.paced_until {
+            shared.paced.remove(&(at, self.key));
+        }
+        if let Some(at) = until.filter(|_| self.outgoing.is_limited()) {
+            shared.paced.insert((at, self.key));
+        }
+        self.paced_until = until;
     }
 
     /// Sees to it that the timer fires in time. It may fire too early: then it is set again.

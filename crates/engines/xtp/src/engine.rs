@@ -320,6 +320,7 @@ impl Xtp {
         if let Some((timer, _)) = context.timer.take() {
             self.shared.wheel.cancel(timer);
         }
+        context.wait_for_pace(None, &mut self.shared);
         let name = (context.peer, context.peer_key);
         if context.peer_key != 0 && self.by_peer.lookup(&name) == Some(key) {
             self.by_peer.remove(&name);
@@ -475,7 +476,14 @@ impl Engine for Xtp {
             return PollAt::Now;
         }
         let farewells = PollAt::at(self.shared.farewells.next_at());
-        PollAt::at(self.shared.wheel.next_at()).min(self.groups.poll_at()).min(farewells)
+        let paced = PollAt::at(self.shared.paced.first().map(|(at, _)| *at));
+        PollAt::at(self.shared.wheel.next_at()).min(self.groups.poll_at()).min(farewells).min(paced)
+    }
+
+    //= X-19
+    fn bears(&self, late: Duration) -> bool {
+        let first = self.shared.paced.first().and_then(|(_, key)| self.contexts.lookup(*key));
+        first.is_none_or(|first| first.outgoing.bears(late))
     }
 
     fn poll_event(&mut self) -> Option<Event> {

@@ -18,6 +18,12 @@ impl Xtp {
             context.on_timer(now, &mut self.shared);
             self.settle(now, key);
         }
+        while let Some(&(at, key)) = self.shared.paced.first().filter(|(at, _)| *at <= now) {
+            self.shared.paced.remove(&(at, key));
+            let Some(context) = self.contexts.lookup_mut(key) else { continue };
+            context.on_timer(now, &mut self.shared);
+            self.settle(now, key);
+        }
         self.expire_groups(now);
     }
 }
@@ -48,7 +54,7 @@ impl Context {
                     self.owe_unasked();
                 }
                 if is_over(self.paced_until) {
-                    self.paced_until = None;
+                    self.wait_for_pace(None, shared);
                 }
                 if is_over(self.wait_until()) {
                     self.on_wait_over(now, shared);

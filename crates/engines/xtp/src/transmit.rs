@@ -391,7 +391,7 @@ impl Context {
 
     /// DATA, and before all others FIRST.
     fn write_data(&mut self, now: Time, shared: &mut Shared, train: &mut Train) -> bool {
-        self.paced_until = None;
+        self.wait_for_pace(None, shared);
         let mut wrote = false;
         loop {
             let terms = self.terms(shared);
@@ -409,7 +409,7 @@ impl Context {
                 //= X-19
                 let ready_at = self.outgoing.limit_ready_at(now, cut.len);
                 if ready_at > now {
-                    self.paced_until = Some(ready_at);
+                    self.wait_for_pace(Some(ready_at), shared);
                     return false;
                 }
                 return self.write_cut(now, shared, train, &cut, true);
@@ -423,7 +423,7 @@ impl Context {
                 Next::Cut(cut) => cut,
                 Next::At(at) => {
                     if !wrote {
-                        self.paced_until = Some(at);
+                        self.wait_for_pace(Some(at), shared);
                     }
                     return wrote;
                 }

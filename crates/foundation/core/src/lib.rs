@@ -43,7 +43,7 @@ pub use contract::{Arrival, Decision, LossContract, LossDecider, MAX_PACKETS_AHE
 pub use departure::Departure;
 pub use engine::{Driven, Engine, PathEvent, PollAt};
 pub use interval::{IntervalSet, Missing, TooFragmented, Unwrapper32, unwrap32};
-pub use pacer::Pacer;
+pub use pacer::{Pacer, piece_of_burst};
 pub use paths::SmallPaths;
 pub use plan::{Move, Placed, ReceivePlan, RxMeta, Segment, Slot, Source};
 pub use random::{Random, mix64};

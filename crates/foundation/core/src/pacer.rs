@@ -207,6 +207,20 @@ impl Pacer {
     }
 }
 
+/// Pieces of a burst, where their size is ours to choose.
+const PIECES_A_BURST: u64 = 8;
+
+/// Bytes of the largest piece of what is sent at a rate: an eighth of the burst. What is earned while a timer is late must find
+/// room in the bucket beside the next piece, or the rate is missed. No fewer than `least`, as much as every path carries.
+///
+/// ```
+/// # use pinnace_core::piece_of_burst;
+/// assert_eq!((piece_of_burst(65_536, 1_400), piece_of_burst(1_500, 1_400)), (8_192, 1_400));
+/// ```
+pub fn piece_of_burst(burst: u64, least: u32) -> u32 {
+    u32::try_from(burst / PIECES_A_BURST).unwrap_or(u32::MAX).max(least)
+}
+
 /// `bytes` as credit.
 const fn full(bytes: u64) -> i128 {
     bytes as i128 * NANOS

@@ -5,7 +5,7 @@ pub(super) use crate::network::Path;
 use crate::network::{Profile, random_seed};
 use crate::{Error, Idle};
 use pinnace_a1::Config;
-use pinnace_core::{ControllerKind, even_piece};
+use pinnace_core::{ControllerKind, even_piece, piece_of_burst};
 use pinnace_link::{FaultOptions, MulticastOptions, UdpOptions};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -115,10 +115,7 @@ impl Default for Options {
 /// Bytes of a datagram beside its block.
 const HEADER_BYTES: usize = 32;
 
-/// Blocks of a burst, where the blocks are ours to choose. What is earned while a timer is late must find room in the bucket
-/// beside the next block, or the average is missed.
-const BLOCKS_A_BURST: u32 = 8;
-/// Blocks are not made smaller for that: so much every path carries.
+/// Blocks are not made smaller than this, which every path carries, whatever the burst.
 const LEAST_BLOCK: u32 = 1440;
 
 /// The record, if it names no block, with the largest that a datagram of so many bytes carries; but not a large part of a
@@ -131,7 +128,7 @@ pub(super) fn fill(qos: Qos, datagram: usize) -> Qos {
     let most = (datagram.saturating_sub(HEADER_BYTES).max(1) as u32).min(MAX_BLOCK_BYTES);
     let directions = [(qos.send_average, qos.send_burst), (qos.receive_average, qos.receive_burst)];
     let burst = directions.into_iter().filter(|(average, _)| *average > 0).map(|(_, burst)| burst).min();
-    let paced = burst.map_or(most, |burst| most.min((burst / BLOCKS_A_BURST).max(LEAST_BLOCK)));
+    let paced = burst.map_or(most, |burst| most.min(piece_of_burst(burst.into(), LEAST_BLOCK)));
     let paced = Qos { block_size: paced, ..qos };
     // Messages so long that they cannot be counted in small blocks need large ones.
     let fits = check(&paced).is_ok() && qos.largest_sent.div_ceil(paced.block_size) <= u16::MAX.into();

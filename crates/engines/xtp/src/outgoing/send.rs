@@ -3,7 +3,11 @@
 use super::flights::{Flights, Sent};
 use super::path::{Doubt, SAFE_DATAGRAM};
 use super::{Active, MAX_WINDOW, Outgoing};
-use pinnace_core::{Path, Time};
+use core::time::Duration;
+use pinnace_core::{Path, Time, piece_of_burst};
+
+/// Packets are not made smaller than this, which every path carries, whatever the burst.
+const LEAST_PACED: u32 = 1400;
 
 /// What the context says about sending, each time it asks for a packet.
 #[derive(Clone, Copy, Debug)]
@@ -175,6 +179,20 @@ impl Outgoing {
     /// Whether it matters when the bytes leave that were committed.
     pub(crate) fn is_limited(&self) -> bool {
         self.limit.is_some()
+    }
+
+    /// User bytes of a packet, at most, where a rate was said.
+    //= X-19
+    pub(crate) fn paced_bytes(&self) -> Option<u32> {
+        let pacer = self.limit.as_deref().map(|limit| &limit.pacer).filter(|pacer| pacer.rate().is_some())?;
+        Some(piece_of_burst(pacer.burst(), LEAST_PACED))
+    }
+
+    /// Whether whoever comes so much `late` when a packet may leave loses nothing of the rate.
+    //= X-19
+    pub(crate) fn bears(&self, late: Duration) -> bool {
+        let bytes = self.paced_bytes().unwrap_or(0);
+        self.limit.as_deref().is_none_or(|limit| limit.pacer.bears(late, bytes.into()))
     }
 
     /// So many user bytes have left by `now`, which may be later than they were committed: what follows waits accordingly.

@@ -102,3 +102,55 @@ fn the_burst_is_not_exceeded_where_trains_leave_not_how_late_they_may() {
         }
     }
 }
+
+/// A driver that wakes up when it is told to.
+//= X-19 test
+#[test]
+fn a_burst_of_one_packet_does_not_miss_its_rate() {
+    const BYTES: u64 = 400_000;
+    for codec in CODECS {
+        for (rate, burst) in [(12_500_000, 1400), (12_500_000, 16 << 10), (125_000_000, 1400)] {
+            let limited = ControlBlock {
+                output_rate: rate,
+                output_burst: burst,
+                retry_count: 10_000,
+                ..block(Service::Connection)
+            };
+            let mut scene = Scene::connected(codec, limited, 10);
+            scene.wait(100);
+            let buffer = scene.half.memory.add(vec![1; BYTES as usize]);
+            let (context, output) = (scene.context(), pinnace_xtp::Output::bytes(buffer, BYTES));
+            let begun = scene.half.now;
+            scene.half.call(|engine, now| engine.send(now, context, output)).expect("taken");
+            let mut left = 0;
+            loop {
+                let packets = scene.half.take_sent().into_iter();
+                left += packets.map(|sent| Got::parse(codec, &sent.bytes).len() as u64).sum::<u64>();
+                if left == BYTES {
+                    break;
+                }
+                assert!(!scene.half.engine.bears(Duration::from_millis(2)), "it must not oversleep");
+                scene.half.now = scene.half.next_timer().expect("data wait");
+                let now = scene.half.now;
+                scene.half.engine.handle_timeout(now);
+                scene.half.drain();
+            }
+            let took = scene.half.now.since(begun).as_secs_f64();
+            let reached = (BYTES - u64::from(burst)) as f64 / took / f64::from(rate);
+            assert!(reached > 0.99, "{codec:?}, burst {burst}: {reached} of {rate} bytes a second");
+        }
+    }
+}
+
+//= X-19 test
+#[test]
+fn packets_leave_room_in_the_burst_for_what_is_earned_while_they_wait() {
+    for (burst, longest) in [(32 << 10, 4096), (2000, 1400)] {
+        let limited =
+            ControlBlock { output_rate: 1_000_000, output_burst: burst, maxdata: 60_000, ..block(Service::Connection) };
+        let config = pinnace_xtp::Config { datagram_bytes: 65_507, ..crate::scene::config(CODECS[0]) };
+        let mut scene = Scene::opened_with(config, limited);
+        let sent = scene.send(30_000);
+        assert_eq!(sent.iter().map(Got::len).max(), Some(longest));
+    }
+}

@@ -94,3 +94,17 @@ fn lost_acks_do_not_hold_back_what_is_asked_for() {
     assert!(seen(&world, SERVER).times[0] < millis(500), "{:?}", seen(&world, SERVER).times);
     clean(&world);
 }
+
+//= A-7 test
+//= A-8 test
+#[test]
+fn a_path_whose_round_trips_are_all_alike_has_no_timeouts() {
+    let qos = Qos { block_size: 1440, outstanding: 1, ..reliable() };
+    let configs = [1, 2].map(|seed| Config { congestion: ControllerKind::Cubic, ..config(qos, seed) });
+    let client = Program::opening(qos, vec![pattern(30_000, 7); 40], None);
+    let mut world = world_of(configs, "rate=100mbit,delay=20ms", Program::listening(Vec::new(), None), client);
+    world.run_for(Duration::from_secs(10));
+    assert_eq!(seen(&world, SERVER).messages.len(), 40);
+    let counters = world.engine(CLIENT).counters();
+    assert_eq!((counters.timeouts, counters.blocks_repeated), (0, 0), "nothing was lost");
+}

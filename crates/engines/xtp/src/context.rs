@@ -420,6 +420,8 @@ impl Context {
 
     /// WTIMER starts, goes on or stops, after something has changed. `restart`: an answer has come.
     pub(crate) fn update_wait(&mut self, now: Time, shared: &Shared, restart: bool) {
+        // The answer to a first question comes a round trip after it, however long ago left what else is not acknowledged.
+        let restart = self.outgoing.begins_to_ask() || restart;
         if !self.waits(shared) {
             if self.waiting.take().is_some() {
                 self.rest_at = Some(now + shared.config.limits.ring_idle);

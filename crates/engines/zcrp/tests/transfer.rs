@@ -65,6 +65,26 @@ fn nothing_leaves_faster_than_the_rate_that_was_set() {
     }
 }
 
+//= Z-12 test
+#[test]
+fn a_path_whose_round_trips_are_all_alike_has_no_timeouts() {
+    let config = Config {
+        unit_size: UnitSize::UpTo(1472),
+        window_units: 16_384,
+        congestion: ControllerKind::Cubic,
+        rate: Some(12_500_000),
+        ..Config::default()
+    };
+    let mut world = World::new(7, &config, "rate=100mbit,delay=20ms,queue=1bdp");
+    for _ in 0..300 {
+        world.post(30_000);
+        world.send(30_000);
+    }
+    world.check_all_arrived(60);
+    let counters = world.sender().counters();
+    assert_eq!((counters.timeouts, counters.units_resent), (0, 0), "nothing was lost");
+}
+
 #[test]
 fn nothing_travels_before_a_request() {
     //= Z-3 test

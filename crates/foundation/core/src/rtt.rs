@@ -24,6 +24,9 @@ pub struct RttConfig {
     pub deviation_smoothing: u32,
     /// How many deviations the time-out adds.
     pub deviations: u32,
+    /// The deviations of an estimate count as so much at least: where no round trip differs from the others they go to nothing,
+    /// and a packet more in a queue would be a time-out.
+    pub least_spread: Duration,
     /// Added to every estimate: what the peer may wait before it answers.
     pub extra: Duration,
     /// No time-out is shorter.
@@ -47,6 +50,7 @@ impl Default for RttConfig {
             smoothing: 8,
             deviation_smoothing: 4,
             deviations: 4,
+            least_spread: Duration::ZERO,
             extra: Duration::ZERO,
             floor: Duration::from_millis(10),
             cap: Duration::from_secs(60),
@@ -159,7 +163,7 @@ impl RttEstimator {
     pub fn timeout(&self) -> Duration {
         let config = &self.config;
         let estimate = self.inflated.map_or(config.initial, |Estimate { round_trip, deviation }| {
-            let spread = deviation.saturating_mul(u64::from(config.deviations));
+            let spread = deviation.saturating_mul(u64::from(config.deviations)).max(nanos(config.least_spread));
             Duration::from_nanos(round_trip.saturating_add(spread)).saturating_add(config.extra)
         });
         let single = estimate.max(config.floor);

@@ -124,10 +124,12 @@ impl Outgoing {
             budget -= high.saturating_sub(low);
             blocks.lose(now, low, high, rtt, &mut lost);
         }
-        if lost.blocks > 0 {
+        if lost.wire > 0 {
             let in_flight_after = blocks.bytes();
             let loss = LossSample { now, lost_bytes: lost.wire, sent_at: lost.sent_at, in_flight_after };
             path.on_feedback(now, Some(loss), None);
+        }
+        if lost.blocks > 0 {
             self.restart(now);
         }
         self.repetitions = 0;

@@ -3,7 +3,7 @@
 //! Always true: there is one record for every number from `base` to the last one sent; `arrived` and `lost` hold the
 //! numbers whose record says so, and no range of more than they may have; `bytes` is what the blocks under way weigh on
 //! the wire. A peer that acknowledges or misses every second block makes at most [`MAX_RANGES`] ranges: what does not fit
-//! counts as under way until it is said again.
+//! and has arrived counts as under way until that is said again, and what is missed waits to be missed again.
 //= A-7
 
 use core::time::Duration;
@@ -18,6 +18,9 @@ pub(super) enum State {
     UnderWay,
     Arrived,
     Lost,
+    /// It is lost, and there was no room to remember where. It is not under way: otherwise what is lost would hold back for
+    /// ever the repetitions that make room.
+    Missed,
     /// It was dropped instead of leaving.
     Skipped,
 }
@@ -47,7 +50,7 @@ pub(super) struct Leaving {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lost {
     pub(super) blocks: u64,
-    /// Bytes on the wire.
+    /// Bytes on the wire, those included of what is missed.
     pub(super) wire: u64,
     /// When the newest of them left.
     pub(super) sent_at: Time,
@@ -140,7 +143,7 @@ impl Blocks {
             && let Some(record) = self.records.pop_front()
         {
             self.base += 1;
-            newly += u64::from(matches!(record.state, State::UnderWay | State::Lost));
+            newly += u64::from(matches!(record.state, State::UnderWay | State::Lost | State::Missed));
             if record.state == State::UnderWay {
                 let wire = self.wire(&record);
                 self.bytes -= wire;
@@ -190,7 +193,8 @@ impl Blocks {
     pub(super) fn lose(&mut self, now: Time, low: u64, high: u64, rtt: (Duration, Duration), found: &mut Lost) {
         let is_missed = |record: &Record| {
             let rtt = if record.is_repeated { rtt.1 } else { rtt.0 };
-            record.state == State::UnderWay && now.since(record.stamp.sent_at) >= rtt
+            let is_due = record.state == State::UnderWay && now.since(record.stamp.sent_at) >= rtt;
+            is_due || record.state == State::Missed
         };
         let mut low = low.max(self.base);
         while low < high {
@@ -198,10 +202,8 @@ impl Blocks {
             let count = self.records.range(first..behind).take_while(|record| is_missed(record)).count();
             if count > 0 {
                 let run = low..low + count as u64;
-                if self.lost.try_insert(run, MAX_RANGES).is_err() {
-                    return;
-                }
-                self.mark_lost(first, count, found);
+                let has_room = self.lost.try_insert(run, MAX_RANGES).is_ok();
+                self.mark(first, count, if has_room { State::Lost } else { State::Missed }, found);
             }
             // The one behind the run is not missed.
             low += count as u64 + 1;
@@ -210,21 +212,24 @@ impl Blocks {
 
     /// The oldest block is lost, if it is under way. Whatever the limit: without it nothing goes on.
     pub(super) fn lose_oldest(&mut self) {
-        if self.records.front().is_some_and(|record| record.state == State::UnderWay) {
+        if self.records.front().is_some_and(|record| matches!(record.state, State::UnderWay | State::Missed)) {
             self.lost.insert(self.base..self.base + 1);
-            self.mark_lost(0, 1, &mut Lost::default());
+            self.mark(0, 1, State::Lost, &mut Lost::default());
         }
     }
 
-    fn mark_lost(&mut self, first: usize, count: usize, found: &mut Lost) {
+    /// Blocks that are under way, or missed, are `Lost` now or `Missed`.
+    fn mark(&mut self, first: usize, count: usize, state: State, found: &mut Lost) {
         let overhead = u64::from(self.overhead);
         for record in self.records.range_mut(first..first + count) {
-            record.state = State::Lost;
-            let wire = u64::from(record.len) + overhead;
-            self.bytes -= wire;
-            found.blocks += 1;
-            found.wire += wire;
-            found.sent_at = found.sent_at.max(record.stamp.sent_at);
+            if record.state == State::UnderWay {
+                let wire = u64::from(record.len) + overhead;
+                self.bytes -= wire;
+                found.wire += wire;
+                found.sent_at = found.sent_at.max(record.stamp.sent_at);
+            }
+            record.state = state;
+            found.blocks += u64::from(state == State::Lost);
         }
     }
 

@@ -350,6 +350,48 @@ fn congestion_holds_back_all_but_what_the_timeout_repeats() {
     assert!(cubic.sent() > first + 2 && cubic.in_flight() < first * 1_032, "and the window is smaller than before");
 }
 
+//= A-7 test
+#[test]
+fn more_gaps_than_can_be_remembered_do_not_hold_back_their_repetitions() {
+    let terms = Terms { window: 1 << 14, outstanding: 1 << 10, ..terms() };
+    let congestion = ControllerKind::Cubic;
+    let mut outgoing = Outgoing::new(&Opening { edge: 1 << 19, congestion, ..opening(terms) });
+    outgoing.on_round_trip(MS * 20, MS * 20, Timing { rtt: MS * 20, rto: MS * 60 });
+    let (mut now, mut flight) = (0, 0..0);
+    while flight.end - flight.start < 4_000 {
+        while outgoing.queue(&message(0, 16_000)).is_ok() {}
+        outgoing.on_ack(at(now), flight.end, &[], 1 << 19);
+        while outgoing.poll_done().is_some() {}
+        flight.start = outgoing.sent();
+        // A round trip, and what is paced has left.
+        for _ in 0..20 {
+            now += 1;
+            send(&mut outgoing, at(now));
+        }
+        now += 20;
+        flight.end = outgoing.sent();
+    }
+    let gaps: Vec<(u64, u64)> = flight.step_by(2).map(|block| (block, block + 1)).collect();
+    assert!(gaps.len() > 3 * MAX_RANGES / 2);
+    let newly = gaps.chunks(100).map(|gaps| outgoing.on_nack(at(now), gaps).newly).sum::<u64>();
+    assert_eq!(newly, MAX_RANGES as u64);
+    let mut left = &gaps[..];
+    for _ in 0..5 {
+        for _ in 0..20 {
+            now += 1;
+            let repeated = send(&mut outgoing, at(now)).iter().filter(|block| block.is_repetition).count();
+            left = &left[repeated..];
+        }
+        // Those have arrived, the oldest first, and the others are asked for again.
+        let next_expected = left.first().map_or(gaps[gaps.len() - 1].1, |gap| gap.0);
+        outgoing.on_ack(at(now), next_expected, &[], 1 << 19);
+        for gaps in left.chunks(100) {
+            outgoing.on_nack(at(now), gaps);
+        }
+    }
+    assert!(left.is_empty(), "{} of {} are left", left.len(), gaps.len());
+}
+
 //= A-21 test
 #[test]
 fn raw_mode_repeats_nothing_and_lets_go_what_has_left() {

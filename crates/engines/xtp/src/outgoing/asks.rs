@@ -60,6 +60,8 @@ pub(super) struct Asks {
     sync: u32,
     used: u32,
     missing: u32,
+    /// An ask has left while none was missing, and nobody has been told.
+    is_first: bool,
     /// Packets with user bytes since the last of them with SREQ. Control packets do not count, whether they ask or not.
     packets_since: u32,
     /// The last packet with user bytes was not followed by anything that asks.
@@ -76,6 +78,7 @@ impl Asks {
             sync,
             used: sync,
             missing: 0,
+            is_first: false,
             packets_since: 0,
             is_unasked: false,
             series: None,
@@ -88,6 +91,11 @@ impl Asks {
 
     pub(super) fn is_missing(&self) -> bool {
         self.missing > 0
+    }
+
+    /// Whether the first of those that are missing has left since this was asked last.
+    pub(super) fn take_first(&mut self) -> bool {
+        core::mem::take(&mut self.is_first)
     }
 
     /// Whether a packet that asked is still remembered, or one has been answered.
@@ -127,6 +135,7 @@ impl Asks {
             self.series.get_or_insert(self.sync);
         }
         if kind != Kind::Deferred {
+            self.is_first |= self.missing == 0;
             self.missing += 1;
         }
         if self.queue.len() == MAX_ASKS {

@@ -236,6 +236,11 @@ impl Outgoing {
         self.asks.is_missing()
     }
 
+    /// Whether such a status has been asked for while none was missing, since this was asked last.
+    pub(crate) fn begins_to_ask(&mut self) -> bool {
+        self.asks.take_first()
+    }
+
     /// The smoothed round trip, once it was measured.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         self.rtt.smoothed()

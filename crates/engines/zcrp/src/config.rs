@@ -33,9 +33,10 @@ impl UnitSize {
         // Large messages fill any train, and small paths have small units anyway.
         if most < 16_384 {
             let (message, payload) = (size as u32, most - TRAILER_BYTES);
-            // So little is padded instead.
-            let is_padded = size.next_multiple_of(payload) - size <= size / 8;
-            return if is_padded { most } else { even_piece(message, payload as u32) as usize + TRAILER_BYTES };
+            let piece = even_piece(message, payload as u32) as usize;
+            // So little is padded instead. And the first message may be unlike all others, to which its units are left.
+            let is_padded = size.next_multiple_of(payload) - size <= size / 8 || piece * 3 < payload * 2;
+            return if is_padded { most } else { piece + TRAILER_BYTES };
         }
         if size > 256 * 1024 || size + TRAILER_BYTES <= train / 8 {
             return most;
@@ -181,6 +182,17 @@ mod tests {
         for size in 0..300_000u32 {
             let unit = choose(size);
             assert!((MIN_UNIT_BYTES..=65_507).contains(&unit));
+        }
+    }
+
+    #[test]
+    fn small_paths_have_equal_units_that_are_not_small() {
+        let choose = |size| UnitSize::for_messages_of(size, 1472, 65_493);
+        assert_eq!([2048, 3000, 6144].map(choose), [1024, 1000, 1024].map(|piece| piece + 28));
+        // Three units of 483 bytes, or two of 858.
+        assert_eq!([1449, 1716].map(choose), [1472, 1472]);
+        for size in 0..300_000u32 {
+            assert!((28 + 1444 * 2 / 3..=1472).contains(&choose(size)), "{size}");
         }
     }
 

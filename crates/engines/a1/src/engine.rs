@@ -7,7 +7,7 @@
 use crate::cast::Cast;
 use crate::connection::{Birth, Connection, Phase, QUESTIONS};
 use crate::shared::{Sender, Shared};
-use crate::{A1Counters, CastId, Config, Event, Failure, Limits};
+use crate::{A1Counters, CastId, Config, Event, Failure};
 use core::num::NonZeroU32;
 use core::time::Duration;
 use pinnace_core::{
@@ -58,12 +58,10 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 impl A1 {
     /// An engine without connections.
-    pub fn new(config: Config, now: Time) -> Self {
-        let sync_every = config.sync_every.max(SHORTEST_WAIT);
-        let silence = config.silence.max(QUESTIONS * SHORTEST_WAIT);
-        let bytes = config.limits.bytes.max(config.max_qos.largest_received.into());
-        let limits = Limits { bytes, ..config.limits };
-        let config = Config { sync_every, silence, limits, ..config };
+    pub fn new(mut config: Config, now: Time) -> Self {
+        config.sync_every = config.sync_every.max(SHORTEST_WAIT);
+        config.silence = config.silence.max(QUESTIONS * SHORTEST_WAIT);
+        config.limits.bytes = config.limits.bytes.max(config.max_qos.largest_received.into());
         let connections = ContextTable::new(KeyLayout::A1, config.limits.connections);
         let mut shared = Shared::new(config, now);
         Self {

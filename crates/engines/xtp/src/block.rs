@@ -139,7 +139,8 @@ pub struct ControlBlock {
     pub input_burst: u32,
     /// What we take, in bytes a second; 0: no limit.
     pub input_rate: u32,
-    /// What we send at once, in bytes; 0: no limit.
+    /// What we send at once, in bytes, where there is a rate; 0: what it sends in 10 ms. Packets of a stream have an eighth of
+    /// it then at most, but 1,400 bytes in any case: at least a packet goes at once.
     pub output_burst: u32,
     /// What we send, in bytes a second; 0: no limit.
     pub output_rate: u32,

@@ -62,13 +62,14 @@ const DATAGRAMS_A_TRAIN: u32 = 16;
 /// assert_eq!(even_piece(16 << 10, 8940), 8192, "two equal ones, not one of 8,940 bytes and one of 7,444");
 /// assert_eq!(even_piece(4096, 1440), 1024, "four, not three");
 /// assert_eq!(even_piece(1 << 20, 1440), 1440, "trains are full anyway");
+/// assert_eq!(even_piece(u32::MAX, 1), 1);
 /// ```
 pub fn even_piece(size: u32, most: u32) -> u32 {
     let least = size.div_ceil(most.max(1));
     if least < 2 || most > LARGEST_EVEN {
         return most;
     }
-    let mut counts = least..=least + (least / 2).min(DATAGRAMS_A_TRAIN);
+    let mut counts = least..=least.saturating_add((least / 2).min(DATAGRAMS_A_TRAIN));
     counts.find(|&pieces| size.is_multiple_of(pieces)).map_or(most, |pieces| size / pieces)
 }
 

@@ -53,9 +53,6 @@ pub(crate) struct Repeated {
     pub(crate) next_at: Option<Time>,
 }
 
-/// The ACK of a block that is alone at the end of a flight takes exactly the round trip and the receiver's delay, and what timers,
-/// processors and a queue of some packets add.
-const LEAST_SPREAD: Duration = Duration::from_millis(1);
 /// Repetitions of OPEN, QOS, CLOSE.
 const MOST_REPETITIONS: u32 = 8;
 
@@ -362,7 +359,7 @@ impl Connection {
             outgoing: Outgoing::new(&nothing),
             incoming: Incoming::new(policy),
             said: None,
-            rtt: RttEstimator::new(RttConfig { least_spread: LEAST_SPREAD, ..RttConfig::default() }),
+            rtt: RttEstimator::new(RttConfig { least_spread: RttConfig::LEAST_SPREAD, ..RttConfig::default() }),
             is_validated: role == Role::Opener,
             allowance: Allowance::default(),
             open: if role == Role::Opener { Repeated::start() } else { Repeated::default() },

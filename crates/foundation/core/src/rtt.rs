@@ -43,6 +43,13 @@ pub struct RttConfig {
     pub minimum_window: Duration,
 }
 
+impl RttConfig {
+    /// The [`least_spread`](Self::least_spread) where the peer answers by a timer of its own: the acknowledgement of what is alone at
+    /// the end of a flight takes exactly the round trip and that timer ([`extra`](Self::extra)), and what timers, processors and
+    /// a queue of some packets add.
+    pub const LEAST_SPREAD: Duration = Duration::from_millis(1);
+}
+
 impl Default for RttConfig {
     /// Jacobson's gains, 1/8 and 1/4; 10 ms to 60 s; 250 ms before the first sample.
     fn default() -> Self {

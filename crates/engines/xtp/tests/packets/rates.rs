@@ -4,7 +4,15 @@ use crate::half::Got;
 use crate::scene::{CODECS, NONE, Scene, block};
 use core::time::Duration;
 use pinnace_core::{Random, Time};
-use pinnace_xtp::{ControlBlock, Service};
+use pinnace_xtp::{Codec, ControlBlock, Service};
+
+/// A stream at a rate, whose peer answers nothing from now on.
+fn unanswered(codec: Codec, output_rate: u32, output_burst: u32) -> Scene {
+    let limited = ControlBlock { output_rate, output_burst, retry_count: 10_000, ..block(Service::Connection) };
+    let mut scene = Scene::connected(codec, limited, 10);
+    scene.wait(100);
+    scene
+}
 
 //= X-19 test
 #[test]
@@ -60,15 +68,7 @@ fn the_burst_is_not_exceeded_where_trains_leave_not_how_late_they_may() {
         for seed in 0..10 {
             let mut random = Random::from_seed(seed);
             let mut micros = |most| Duration::from_micros(random.below(most));
-            let limited = ControlBlock {
-                output_rate: rate,
-                output_burst: burst,
-                // Nobody answers.
-                retry_count: 10_000,
-                ..block(Service::Connection)
-            };
-            let mut scene = Scene::connected(codec, limited, 10);
-            scene.wait(100);
+            let mut scene = unanswered(codec, rate, burst);
             let mut left: Vec<(Time, u32)> = Vec::new();
             let buffer = scene.half.memory.add(vec![1; BYTES as usize]);
             let (context, output) = (scene.context(), pinnace_xtp::Output::bytes(buffer, BYTES));
@@ -110,14 +110,7 @@ fn a_burst_of_one_packet_does_not_miss_its_rate() {
     const BYTES: u64 = 400_000;
     for codec in CODECS {
         for (rate, burst) in [(12_500_000, 1400), (12_500_000, 16 << 10), (125_000_000, 1400)] {
-            let limited = ControlBlock {
-                output_rate: rate,
-                output_burst: burst,
-                retry_count: 10_000,
-                ..block(Service::Connection)
-            };
-            let mut scene = Scene::connected(codec, limited, 10);
-            scene.wait(100);
+            let mut scene = unanswered(codec, rate, burst);
             let buffer = scene.half.memory.add(vec![1; BYTES as usize]);
             let (context, output) = (scene.context(), pinnace_xtp::Output::bytes(buffer, BYTES));
             let begun = scene.half.now;

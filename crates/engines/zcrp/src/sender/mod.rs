@@ -21,9 +21,6 @@ use pinnace_wire::zcrp::{Block, Control, MAX_UNIT_BYTES, MIN_UNIT_BYTES, Pairs, 
 use std::collections::VecDeque;
 use transit::{Fate, Run, Timeouts, Transit};
 
-/// The acknowledgement of a unit that is alone at the end of a flight takes exactly the round trip and the receiver's timer, and
-/// what timers, processors and a queue of some packets add.
-const LEAST_SPREAD: Duration = Duration::from_millis(1);
 /// How long a request for messages that nobody has sent waits for its answer: less than its repetition takes.
 const IDLE_ANSWER_DELAY: Duration = Duration::from_millis(20);
 /// The time-out is doubled up to this.
@@ -100,7 +97,7 @@ impl Sender {
     pub fn new(config: Config, now: Time) -> Self {
         let mut random = Random::from_seed(config.seed);
         let rtt = RttEstimator::new(RttConfig {
-            least_spread: LEAST_SPREAD,
+            least_spread: RttConfig::LEAST_SPREAD,
             extra: config.ack_delay,
             floor: config.timeout_floor,
             cap: Duration::from_secs(60),

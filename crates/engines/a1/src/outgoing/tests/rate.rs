@@ -109,7 +109,8 @@ fn repetitions_count_and_wait_before_new_blocks() {
     assert_eq!(outgoing.expires_at(), Some(at(281 + 500)), "the time-out runs from when it left");
 }
 
-/// Sends for `millis` over a path that takes 40 ms there and back, and whose end answers every 5 ms. Bytes that left in the last half of them, and the window.
+/// Sends for `millis` over a path that takes 40 ms there and back, and whose end answers every 5 ms. Bytes that left in the last
+/// half of them, and the window.
 fn over_a_path(terms: Terms, millis: u64) -> (u64, u64) {
     let congestion = ControllerKind::Cubic;
     let mut outgoing =

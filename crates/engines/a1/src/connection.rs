@@ -613,16 +613,8 @@ impl Connection {
     }
 
     fn wait_for_rate(&mut self, until: Option<Time>, shared: &mut Shared) {
-        if self.paced_at == until {
-            return;
-        }
-        if let Some(at) = self.paced_at.take() {
-            shared.paced.remove(&(at, self.key));
-        }
-        if let Some(at) = until {
-            shared.paced.insert((at, self.key));
-            self.paced_at = until;
-        }
+        shared.paced.change(self.key, self.paced_at, until);
+        self.paced_at = until;
     }
 
     pub(crate) fn stand_down(&mut self, shared: &mut Shared) {

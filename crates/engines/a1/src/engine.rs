@@ -383,13 +383,13 @@ impl Engine for A1 {
             Some(at) => PollAt::Time(at),
             None => PollAt::Now,
         };
-        let paced = PollAt::at(shared.paced.first().map(|(at, _)| *at));
+        let paced = PollAt::at(shared.paced.first().map(|(at, _)| at));
         PollAt::at(shared.wheel.next_at()).min(data).min(paced)
     }
 
     //= A-11
     fn bears(&self, late: Duration) -> bool {
-        let first = self.shared.paced.first().and_then(|(_, key)| self.connections.lookup(*key));
+        let first = self.shared.paced.first().and_then(|(_, key)| self.connections.lookup(key));
         first.is_none_or(|first| first.outgoing.bears(late)) && self.shared.link_bears(late)
     }
 

@@ -4,8 +4,8 @@
 use crate::cookie::Baker;
 use crate::{A1Counters, CastId, Config, ConnectionId, Event};
 use core::time::Duration;
-use pinnace_core::{Address, ContextKey, Departure, Pacer, Secrets, SmallPaths, Time, TimerWheel, Train};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use pinnace_core::{Address, ContextKey, Departure, Pacer, Secrets, SmallPaths, Time, TimerWheel, Train, Turns};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Bytes of a datagram that all together may always send at once.
 const LINK_DATAGRAM: u64 = 1500;
@@ -27,9 +27,8 @@ pub(crate) struct Shared {
     pub(crate) round_trip: Option<Duration>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) wheel: TimerWheel<ContextKey>,
-    /// When connections may send again, as far as their rates are concerned. To the nanosecond, because a wheel's tick is
-    /// a block's time and more at high rates.
-    pub(crate) paced: BTreeSet<(Time, ContextKey)>,
+    /// When connections may send again, as far as their rates are concerned.
+    pub(crate) paced: Turns,
     pub(crate) queue: Queue,
     pub(crate) replies: VecDeque<Reply>,
     pub(crate) secrets: Secrets,
@@ -66,7 +65,7 @@ impl Shared {
             round_trip: None,
             events: VecDeque::new(),
             wheel: TimerWheel::new(now),
-            paced: BTreeSet::new(),
+            paced: Turns::default(),
             queue: Queue::default(),
             replies: VecDeque::new(),
             secrets,

@@ -17,8 +17,7 @@ impl A1 {
         if self.shared.link_at.is_some_and(|at| at <= now) {
             self.shared.link_at = None;
         }
-        while let Some((_, key)) = self.shared.paced.first().copied().filter(|(at, _)| *at <= now) {
-            self.shared.paced.pop_first();
+        while let Some(key) = self.shared.paced.pop_due(now) {
             if let Some(connection) = self.connections.lookup_mut(key) {
                 connection.paced_at = None;
                 self.settle(now, key);

@@ -501,7 +501,7 @@ impl Context {
             Phase::TimeWait(until) => earlier(ring, Some(until)),
             Phase::Active => {
                 let waiting = earlier(self.wait_until(), self.answer_by);
-                let paced = self.paced_until.filter(|at| !shared.paced.contains(&(*at, self.key)));
+                let paced = self.paced_until.filter(|at| !shared.paced.has(self.key, *at));
                 let sending = earlier(paced, self.rest_at);
                 // Groups have dates of their own.
                 let silent = if self.is_group() { None } else { Some(self.silent_until()) };
@@ -514,16 +514,10 @@ impl Context {
     /// a timer of the wheel is late.
     //= X-19
     pub(crate) fn wait_for_pace(&mut self, until: Option<Time>, shared: &mut Shared) {
-        if self.paced_until == until {
-            return;
+        if self.paced_until != until {
+            shared.paced.change(self.key, self.paced_until, until.filter(|_| self.outgoing.is_limited()));
+            self.paced_until = until;
         }
-        if let Some(at) = self.paced_until {
-            shared.paced.remove(&(at, self.key));
-        }
-        if let Some(at) = until.filter(|_| self.outgoing.is_limited()) {
-            shared.paced.insert((at, self.key));
-        }
-        self.paced_until = until;
     }
 
     /// Sees to it that the timer fires in time. It may fire too early: then it is set again.

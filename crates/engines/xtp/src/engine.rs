@@ -476,13 +476,13 @@ impl Engine for Xtp {
             return PollAt::Now;
         }
         let farewells = PollAt::at(self.shared.farewells.next_at());
-        let paced = PollAt::at(self.shared.paced.first().map(|(at, _)| *at));
+        let paced = PollAt::at(self.shared.paced.first().map(|(at, _)| at));
         PollAt::at(self.shared.wheel.next_at()).min(self.groups.poll_at()).min(farewells).min(paced)
     }
 
     //= X-19
     fn bears(&self, late: Duration) -> bool {
-        let first = self.shared.paced.first().and_then(|(_, key)| self.contexts.lookup(*key));
+        let first = self.shared.paced.first().and_then(|(_, key)| self.contexts.lookup(key));
         first.is_none_or(|first| first.outgoing.bears(late))
     }
 

@@ -6,9 +6,9 @@ use crate::ended::Ended;
 use crate::farewell::Farewells;
 use crate::{Config, ContextId, Event, XtpCounters};
 use core::time::Duration;
-use pinnace_core::{Address, ContextKey, Departure, Secrets, SmallPaths, Time, TimerWheel};
+use pinnace_core::{Address, ContextKey, Departure, Secrets, SmallPaths, Time, TimerWheel, Turns};
 use pinnace_wire::xtp::{Code, Header, Value};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Every path carries datagrams of so many bytes: 576 (RFC 791) less the headers of IP and UDP.
 const SMALLEST_DATAGRAM: usize = 548;
@@ -23,7 +23,7 @@ pub(crate) struct Shared {
     pub(crate) events: VecDeque<Event>,
     pub(crate) wheel: TimerWheel<ContextKey>,
     /// Contexts whose data wait for a rate that was said, and until when.
-    pub(crate) paced: BTreeSet<(Time, ContextKey)>,
+    pub(crate) paced: Turns,
     pub(crate) queue: Queue,
     pub(crate) diags: Diags,
     pub(crate) ended: Ended,
@@ -58,7 +58,7 @@ impl Shared {
             round_trip: None,
             events: VecDeque::new(),
             wheel: TimerWheel::new(now),
-            paced: BTreeSet::new(),
+            paced: Turns::default(),
             queue: Queue::default(),
             diags: Diags::new(config.limits.diags_per_second),
             ended: Ended::default(),

@@ -18,8 +18,7 @@ impl Xtp {
             context.on_timer(now, &mut self.shared);
             self.settle(now, key);
         }
-        while let Some(&(at, key)) = self.shared.paced.first().filter(|(at, _)| *at <= now) {
-            self.shared.paced.remove(&(at, key));
+        while let Some(key) = self.shared.paced.pop_due(now) {
             let Some(context) = self.contexts.lookup_mut(key) else { continue };
             context.on_timer(now, &mut self.shared);
             self.settle(now, key);

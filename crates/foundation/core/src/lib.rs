@@ -28,6 +28,7 @@ mod storage;
 mod time;
 mod timers;
 mod train;
+mod turns;
 mod wheel;
 mod windowed;
 
@@ -55,5 +56,6 @@ pub use storage::Storage;
 pub use time::Time;
 pub use timers::TimerTable;
 pub use train::{Checksum, ChecksumAt, ChecksumKind, Part, Summing, Train, TrainLimits, even_piece};
+pub use turns::Turns;
 pub use wheel::{TimerHandle, TimerWheel};
 pub use windowed::Windowed;

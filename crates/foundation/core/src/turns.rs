@@ -6,7 +6,8 @@
 use crate::{ContextKey, Time};
 use std::collections::BTreeSet;
 
-/// See the [module](self).
+/// Who may send again when, one turn a context, the earliest first: exact where a tick of the [wheel](crate::TimerWheel) is too
+/// coarse.
 ///
 /// ```
 /// use pinnace_core::{ContextTable, KeyLayout, Time, Turns};

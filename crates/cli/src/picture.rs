@@ -232,7 +232,7 @@ where
     if series.iter().any(|s| s.line.moments().iter().any(|moment| moment.resent > 0)) {
         // Only for the legend: there may be dots on every line.
         let none: [Circle<(f64, f64), i32>; 0] = [];
-        chart.draw_series(none)?.label("units sent again").legend(dot(ALARM.mix(0.75), scale));
+        chart.draw_series(none)?.label("sent again").legend(dot(ALARM.mix(0.75), scale));
     }
     legend(&mut chart, scale, SeriesLabelPosition::LowerMiddle)
 }

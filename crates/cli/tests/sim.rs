@@ -17,11 +17,15 @@ fn json(arguments: &[&str]) -> (Value, Option<i32>) {
     (serde_json::from_slice(report).expect("a JSON object"), output.status.code())
 }
 
+const PROTOCOLS: [&str; 5] = ["zcrp", "vrp", "xtp", "qmp", "a1"];
+
 const LOSSY: &str = "rate=50mbit,delay=10ms,jitter=1ms,loss=3%,burst-loss=0.5%:30%,reorder=1%,duplicate=1%";
 
 #[test]
 fn the_same_seed_gives_the_same_bytes_and_another_one_does_not() {
-    for extra in [&["--trace", "50"][..], &["--json", "--trace", "50"], &["--congestion", "cubic"]] {
+    let protocols = PROTOCOLS.map(|protocol| ["--trace", "50", "--protocol", protocol]);
+    let others = [&["--json", "--trace", "50"][..], &["--congestion", "cubic"]];
+    for extra in others.into_iter().chain(protocols.iter().map(|extra| &extra[..])) {
         let run = |seed: &str| {
             let arguments = [&["--network", LOSSY, "--count", "4", "--seed", seed], extra].concat();
             let output = sim(&arguments);
@@ -62,22 +66,81 @@ fn an_interrupt_ends_it_with_one_line() {
 
 #[test]
 fn everything_arrives_and_the_sums_are_right() {
-    let (report, code) = json(&["--network", LOSSY, "--sizes", "0,1,64KiB,1MiB", "--count", "2"]);
-    assert_eq!((code, &report["arrived"], &report["outcome"]), (Some(0), &Value::Bool(true), &"done".into()));
-    let messages = report["deliveries"].as_array().expect("messages");
-    assert_eq!(messages.len(), 8);
-    assert!(messages.iter().all(|message| message["verified"] == true));
-    let bytes = 2 * (1 + 65_536 + 1_048_576);
-    assert_eq!(report["bytes"], bytes);
-    let sum = |name: &str| {
-        let column = report["time_line"][name].as_array().expect("a column");
-        column.iter().filter_map(Value::as_u64).sum::<u64>()
-    };
-    assert_eq!(sum("bytes"), bytes);
-    assert_eq!(sum("units_resent"), report["sender_counters"]["units_resent"].as_u64().expect("a count"));
-    assert!(sum("datagrams_lost") > 0, "{report}");
-    let goodput = report["bits_per_second"].as_f64().expect("a rate");
-    assert!(goodput > 1e6 && goodput < 50e6, "{goodput}");
+    for (protocol, resent) in PROTOCOLS.into_iter().zip([
+        "units_resent",
+        "packets_resent",
+        "data_packets_resent",
+        "data_packets_resent",
+        "blocks_repeated",
+    ]) {
+        let sizes = ["--network", LOSSY, "--sizes", "0,1,64KiB,1MiB", "--count", "2", "--protocol", protocol];
+        let (report, code) = json(&sizes);
+        assert_eq!((code, &report["arrived"], &report["outcome"]), (Some(0), &Value::Bool(true), &"done".into()));
+        assert_eq!((&report["protocol"], &report["bytes_lost"]), (&protocol.into(), &0.into()));
+        let messages = report["deliveries"].as_array().expect("messages");
+        assert_eq!(messages.len(), 8);
+        assert!(messages.iter().all(|message| message["verified"] == true), "{protocol}: {report}");
+        let bytes = 2 * (1 + 65_536 + 1_048_576);
+        assert_eq!(report["bytes"], bytes);
+        let sum = |name: &str| {
+            let column = report["time_line"][name].as_array().expect("a column");
+            column.iter().filter_map(Value::as_u64).sum::<u64>()
+        };
+        assert_eq!(sum("bytes"), bytes, "{protocol}");
+        assert_eq!(sum("datagrams_resent"), report["sender_counters"][resent].as_u64().expect("a count"), "{protocol}");
+        assert_eq!(report["datagrams_resent"], report["sender_counters"][resent], "{protocol}");
+        assert!(sum("datagrams_resent") > 0 && sum("datagrams_lost") > 0, "{protocol}: {report}");
+        assert!(report["datagrams_sent"].as_u64() > report["datagrams_resent"].as_u64(), "{protocol}: {report}");
+        let goodput = report["bits_per_second"].as_f64().expect("a rate");
+        assert!(goodput > 1e6 && goodput < 50e6, "{protocol}: {goodput}");
+    }
+}
+
+#[test]
+fn a_contract_lets_frames_arrive_with_holes_and_the_report_says_which_bytes_were_let_go() {
+    let frames =
+        ["--protocol", "vrp", "--size", "100kB", "--count", "50", "--network", "rate=100mbit,delay=20ms,loss=5%"];
+    let contract = ["--loss-rate", "25%", "--run", "4kB", "--critical", "0..1kB"];
+    let (whole, code) = json(&frames);
+    assert_eq!((code, &whole["bytes_lost"], &whole["contract"]), (Some(0), &0.into(), &Value::Null));
+    let (report, code) = json(&[&frames[..], &contract].concat());
+    assert_eq!((code, &report["arrived"]), (Some(0), &Value::Bool(true)), "{report}");
+    assert_eq!(report["contract"], "25 %, run 4000 B, critical 0..1000");
+    let lost = report["bytes_lost"].as_u64().expect("a count");
+    assert!(lost > 50_000 && lost < 5_000_000 / 4, "{lost}");
+    assert_eq!(report["bytes"].as_u64(), Some(5_000_000 - lost));
+    let deliveries = report["deliveries"].as_array().expect("messages");
+    assert_eq!(deliveries.iter().filter_map(|message| message["bytes_lost"].as_u64()).sum::<u64>(), lost);
+    assert!(
+        report["datagrams_resent"].as_u64() < whole["datagrams_resent"].as_u64(),
+        "what may be lost is not repeated"
+    );
+    let text = String::from_utf8(sim(&[&frames[..], &contract].concat()).stdout).expect("text");
+    for part in ["contract     25 %", "within their contracts, every byte verified", "let go ", "arrived but for "] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn several_protocols_are_a_table_of_what_each_says_alone() {
+    let all = ["--protocol", "zcrp,vrp,xtp,qmp,a1", "--count", "4", "--loss-rate", "20%"];
+    let output = sim(&[&all[..], &["--json"]].concat());
+    let lines: Vec<Value> =
+        output.stdout.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    assert_eq!(lines.len(), 5);
+    let table = String::from_utf8(sim(&all).stdout).expect("text");
+    for (protocol, line) in PROTOCOLS.into_iter().zip(&lines) {
+        let contract = if protocol == "vrp" { &["--loss-rate", "20%"][..] } else { &[] };
+        let (alone, code) = json(&[&["--protocol", protocol, "--count", "4"], contract].concat());
+        assert_eq!((code, &alone), (Some(0), line));
+        let goodput = alone["bits_per_second"].as_f64().expect("a rate");
+        let (title, rate) = (protocol.to_uppercase(), format!(" {:.1} Mbit/s", goodput / 1e6));
+        assert!(table.lines().any(|line| line.starts_with(&title) && line.contains(&rate)), "{title}{rate} in {table}");
+    }
+    let output =
+        sim(&["--protocol", "a1,xtp", "--network", "rate=50mbit,delay=10ms,partition=0s..10min", "--count", "1"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("pinnace: A1: 0 of 1 messages arrived; "));
 }
 
 #[test]
@@ -103,6 +166,7 @@ fn the_report_for_people_says_what_happened() {
         "in place ",
         "time line",
         "units_sent",
+        "ZCRP: 2 messages of 2 MiB",
         "last 7 datagrams",
     ] {
         assert!(text.contains(part), "{part} in {text}");
@@ -112,18 +176,41 @@ fn the_report_for_people_says_what_happened() {
 #[test]
 fn a_path_that_dies_is_told_to_both_ends() {
     //= Z-19 test
+    //= X-11 test
     let network = ["--network", "rate=50mbit,delay=10ms,partition=0.2s..1min", "--count", "8"];
-    let (report, code) = json(&network);
-    assert_eq!((code, &report["arrived"]), (Some(3), &Value::Bool(false)));
-    for message in report["deliveries"].as_array().expect("messages") {
-        for end in ["receiver_failure", "sender_failure"] {
-            assert!(message[end].as_str().is_some_and(|failure| failure.contains("gone")), "{message}");
+    for (protocol, why) in
+        [("zcrp", ["gone", "gone"]), ("xtp", ["does not know", "does not answer"]), ("a1", ["answer"; 2])]
+    {
+        let (report, code) = json(&[&network[..], &["--protocol", protocol]].concat());
+        assert_eq!((code, &report["arrived"]), (Some(3), &Value::Bool(false)), "{protocol}");
+        for message in report["deliveries"].as_array().expect("messages") {
+            for (end, why) in ["receiver_failure", "sender_failure"].into_iter().zip(why) {
+                assert!(message[end].as_str().is_some_and(|failure| failure.contains(why)), "{protocol}: {message}");
+            }
         }
     }
     let output = sim(&network);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("FAILED at the receiver") && text.contains("FAILED at the sender"), "{text}");
-    assert!(String::from_utf8_lossy(&output.stderr).starts_with("pinnace: 0 of 8 messages arrived whole"));
+    assert!(text.contains("both ends were told"), "{text}");
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("pinnace: ZCRP: 0 of 8 messages arrived;"));
+}
+
+#[test]
+fn where_the_receiver_cannot_know_of_a_message_its_sender_is_told() {
+    let dead = ["--network", "rate=50mbit,delay=10ms,partition=0s..10min", "--count", "2"];
+    for protocol in PROTOCOLS.into_iter().filter(|protocol| *protocol != "zcrp") {
+        let (report, code) = json(&[&dead[..], &["--protocol", protocol]].concat());
+        assert_eq!((code, &report["outcome"]), (Some(3), &"done".into()), "{protocol}: {report}");
+        for message in report["deliveries"].as_array().expect("messages") {
+            assert!(
+                message["sender_failure"].is_string() && message["receiver_failure"].is_null(),
+                "{protocol}: {message}"
+            );
+        }
+    }
+    let text = String::from_utf8(sim(&[&dead[..], &["--protocol", "a1"]].concat()).stdout).expect("text");
+    assert!(text.contains("the sender was told") && text.contains("not arrived"), "{text}");
 }
 
 #[test]
@@ -142,17 +229,28 @@ fn wrong_arguments_are_explained() {
         (["--size", "1XB"], "a size like 1500, 64KiB"),
         (["--size", "1GiB"], "at most 2 GiB"),
         (["--until", "0"], "expected seconds"),
-        (["--unit", "20"], "29..=65507"),
+        (["--datagram", "20"], "29..=65507"),
+        (["--loss-rate", "5%"], "ZCRP loses nothing; --protocol vrp"),
         (["--congestion", "vegas"], "choose bbr, bbr:30%"),
         (["--congestion", "bbr:60%"], "1 % to 50 %"),
-        (["--protocol", "vrp"], "`pinnace experiment e-v4` simulates VRP"),
-        (["--protocol", "qmp"], "`pinnace wan`"),
+        (["--protocol", "tcp"], "possible values: zcrp, vrp, xtp, qmp, a1"),
     ] {
         let output = sim(&arguments);
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {complaint}");
         assert!(complaint.contains(advice), "{arguments:?}: {complaint}");
         assert!(output.stdout.is_empty());
+    }
+    for (arguments, advice) in [
+        (&["--protocol", "a1", "--datagram", "40", "--size", "1MB"][..], "at most 65,535 blocks, which are 512.0 KiB"),
+        (&["--protocol", "a1", "--datagram", "32"], "A1's header alone takes 32 bytes"),
+        (&["--protocol", "vrp", "--critical", "0..2MiB"], "lies outside the frame"),
+        (&["--protocol", "vrp", "--run", "2kB"], "--loss-rate"),
+    ] {
+        let output = sim(arguments);
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {complaint}");
+        assert!(complaint.contains(advice), "{arguments:?}: {complaint}");
     }
 }
 
@@ -167,7 +265,7 @@ fn the_figure_is_one() {
     let text = std::fs::read_to_string(svg).expect("the figure");
     let document = roxmltree::Document::parse(&text).expect("well-formed XML");
     assert_eq!(document.root_element().tag_name().name(), "svg");
-    assert!(text.contains("goodput, Mbit/s") && text.contains("units sent again"));
+    assert!(text.contains("goodput, Mbit/s") && text.contains("sent again"));
     let decoder = png::Decoder::new(std::io::BufReader::new(std::fs::File::open(png).expect("the figure")));
     assert_eq!(decoder.read_info().expect("a PNG").info().size(), (900, 460));
     let output = sim(&["--count", "1", "--plot", "/nowhere/line.svg"]);

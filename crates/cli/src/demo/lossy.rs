@@ -39,21 +39,20 @@ fn path(percent: u32, messages: usize) -> Result<Path, Error> {
     let bbr = transfer::run(&plan)?;
     // It may take minutes; ten seconds show how fast it is.
     let cubic = transfer::run(&Plan { congestion: ControllerKind::Cubic, until: Duration::from_secs(10), ..plan })?;
-    let placed = bbr.receiver.units_in_place + bbr.receiver.units_copied;
     Ok(Path {
         percent,
         bytes: bbr.bytes_arrived(),
         complete: bbr.succeeded(),
         goodput: average(&bbr),
         cubic: average(&cubic),
-        units: bbr.sender.units_sent,
-        resent: bbr.sender.units_resent,
-        in_place: bbr.receiver.units_in_place as f64 / placed.max(1) as f64,
+        units: bbr.figures.sent,
+        resent: bbr.figures.resent,
+        in_place: bbr.figures.share_in_place(),
         line: bbr.line.readable(60),
     })
 }
 
 /// Payload bits per second over the whole run, messages that are not complete included.
 fn average(transfer: &Transfer) -> f64 {
-    transfer.receiver.bytes_received as f64 * 8.0 / transfer.end.as_secs_f64().max(1e-9)
+    transfer.figures.bytes_received as f64 * 8.0 / transfer.end.as_secs_f64().max(1e-9)
 }

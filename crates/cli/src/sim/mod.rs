@@ -1,10 +1,13 @@
-//! `pinnace sim`: a ZCRP transfer over an emulated network, on a virtual clock.
+//! `pinnace sim`: a transfer over an emulated network, on a virtual clock, with any of the five protocols.
 //!
 //! Always true: what is printed follows from the arguments alone. The same seed gives the same bytes of output; no clock
 //! is read, and nothing is printed that one measured.
 
+mod content;
 mod plot;
 mod report;
+mod subject;
+mod tally;
 mod timeline;
 pub(crate) mod transfer;
 pub(crate) mod units;
@@ -13,13 +16,14 @@ use crate::congestion::Congestion;
 use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::output::Output;
-use clap::ArgGroup;
+use crate::vrp::ContractArgs;
+use clap::{ArgGroup, ValueEnum};
 use core::time::Duration;
 use pinnace_core::ControllerKind;
 use pinnace_sim::{ConfigError, NetworkConfig, Outcome};
-use pinnace_zcrp::Failure;
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use tally::End;
 pub(crate) use timeline::Line;
 use transfer::{Plan, Transfer};
 
@@ -49,9 +53,11 @@ Examples:
   pinnace sim --network rate=20mbit,delay=20ms --back rate=1mbit,delay=40ms,loss=5%
   pinnace sim --network rate=50mbit,delay=10ms,partition=0.5s..2s --trace 30
   pinnace sim --sizes 1KiB,64KiB,4MiB --count 4 --seed 7 --json
+  pinnace sim --protocol vrp --size 100kB --count 300 --loss-rate 25% --run 4kB --critical 0..1kB
+  pinnace sim --protocol zcrp,vrp,xtp,qmp,a1 --plot five.svg
   pinnace sim --network rate=50mbit,delay=10ms,partition=0.2s..1min     # the path dies: exit code 3
 
-Exit code: 0 if every message arrived whole and was verified; 3 if a peer counted as gone, 4 if content was altered, 1 \
+Exit code: 0 if every message arrived, whole or within its contract, and was verified; 3 if a peer counted as gone, 4 if content was altered, 1 \
 for any other failure; 2 for bad arguments.";
 
 /// Send messages over an emulated network, repeatable from a seed
@@ -65,9 +71,9 @@ pub(crate) struct Args {
     /// The network from the receiver to the sender
     #[arg(long, value_name = "NETWORK", value_parser = network)]
     back: Option<Box<NetworkConfig>>,
-    /// What is simulated: zcrp
-    #[arg(long, value_name = "PROTOCOL", default_value = "zcrp")]
-    protocol: String,
+    /// What carries the messages; several after one another over the same network: `zcrp,vrp,xtp,qmp,a1`
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "zcrp")]
+    protocol: Vec<Protocol>,
     /// Bytes of every message, up to 4GiB less one
     #[arg(long, value_parser = units::size, default_value = "1MiB")]
     size: u32,
@@ -77,9 +83,9 @@ pub(crate) struct Args {
     /// How many messages; with --sizes, how many of each
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     count: u32,
-    /// Bytes of a unit datagram at most [default: 1472, less if the MTU of the network is smaller]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(29..=65_507))]
-    unit: Option<u32>,
+    /// Bytes of a datagram at most [default: 1472, less if the MTU of the network is smaller]
+    #[arg(long, visible_alias = "unit", value_name = "BYTES", value_parser = clap::value_parser!(u32).range(29..=65_507))]
+    datagram: Option<u32>,
     /// What bounds the bytes in transit: `bbr` follows a model of the path, and `bbr:30%` one that loses up to 30 % by
     /// itself, `cubic` takes every loss for congestion, `fixed` and `fixed:64KiB` do neither
     #[arg(long, value_name = "CONTROL", default_value = "bbr")]
@@ -99,24 +105,55 @@ pub(crate) struct Args {
     /// Write the time line as a figure (PNG if the name ends in .png)
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+    #[command(flatten)]
+    contract: ContractArgs,
+}
+
+/// Which protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Protocol {
+    /// Messages in place
+    Zcrp,
+    /// Frames, each of which may lose what its contract allows
+    Vrp,
+    /// A stream with messages in it
+    Xtp,
+    /// A stream of bytes: a message ends with its last byte
+    Qmp,
+    /// Messages of a reliable connection
+    A1,
+}
+
+impl Protocol {
+    /// For people.
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::Zcrp => "ZCRP",
+            Self::Vrp => "VRP",
+            Self::Xtp => "XTP",
+            Self::Qmp => "QMP",
+            Self::A1 => "A1",
+        }
+    }
+
+    /// For programs.
+    pub(crate) fn name(self) -> String {
+        self.title().to_lowercase()
+    }
+
+    /// What it cuts messages into, each a datagram.
+    pub(crate) const fn pieces(self) -> &'static str {
+        match self {
+            Self::Zcrp => "units",
+            Self::A1 => "blocks",
+            Self::Vrp | Self::Xtp | Self::Qmp => "packets",
+        }
+    }
 }
 
 /// Boxed: it is much larger than the arguments of the other commands.
 fn network(text: &str) -> Result<Box<NetworkConfig>, ConfigError> {
     text.parse().map(Box::new)
-}
-
-/// What to do about another protocol.
-fn instead(protocol: &str) -> String {
-    let simulated = match protocol {
-        "vrp" => "`pinnace experiment e-v4` simulates VRP, and ",
-        "xtp" => "`pinnace experiment e-x4` simulates XTP, and ",
-        _ => "",
-    };
-    format!(
-        "--protocol {protocol}: only zcrp is simulated here; {simulated}`pinnace wan` makes a link that delays and loses, for any \
-         of them"
-    )
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -130,9 +167,11 @@ fn seconds(text: &str) -> Result<f64, String> {
 const MOST_BYTES: u64 = 2 << 30;
 
 impl Args {
-    fn plan(&self) -> Result<Plan, String> {
-        if self.protocol != "zcrp" {
-            return Err(instead(&self.protocol));
+    fn plans(&self) -> Result<Vec<Plan>, String> {
+        if !self.protocol.contains(&Protocol::Vrp) && self.contract != ContractArgs::default() {
+            let titles: Vec<&str> = self.protocol.iter().map(|protocol| protocol.title()).collect();
+            let titles = titles.join(", ");
+            return Err(format!("--loss-rate and --critical: {titles} loses nothing; --protocol vrp has contracts"));
         }
         let pattern = if self.sizes.is_empty() { std::slice::from_ref(&self.size) } else { &self.sizes };
         let sizes: Vec<u32> = pattern.repeat(self.count as usize);
@@ -149,15 +188,19 @@ impl Args {
         let mut plan = Plan::new((*self.network).clone(), (**back).clone(), sizes, self.seed);
         plan.until = Duration::from_secs_f64(self.until);
         plan.trace = self.trace.unwrap_or(0);
-        if let Some(unit) = self.unit {
-            plan.unit = unit as usize;
+        if let Some(datagram) = self.datagram {
+            plan.datagram = datagram as usize;
         }
-        plan.window = self.window.map(u64::from);
+        plan.window = self.window;
         plan.congestion = match self.congestion.0 {
             ControllerKind::Fixed { window: u64::MAX } => ControllerKind::Fixed { window: plan.fixed_window() },
             kind => kind,
         };
-        Ok(plan)
+        let plans = self.protocol.iter().map(|&protocol| {
+            let contract = if protocol == Protocol::Vrp { self.contract.clone() } else { ContractArgs::default() };
+            Plan { protocol, contract, ..plan.clone() }
+        });
+        Ok(plans.collect())
     }
 }
 
@@ -166,22 +209,20 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     if let Some(path) = &args.plot {
         crate::picture::check(path)?;
     }
-    let plan = args.plan().map_err(Error::usage)?;
+    let plans = args.plans().map_err(Error::usage)?;
     interrupt::install();
-    let transfer = transfer::run(&plan)?;
+    let transfers = plans.iter().map(transfer::run).collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &args.plot {
-        plot::write(path, &transfer)
+        plot::write(path, &transfers)
             .map_err(|error| Error::failed(format!("cannot write {}: {error}", path.display())))?;
     }
     let is_terminal = std::io::stdout().is_terminal();
-    output.write(|out| {
-        if output.json {
-            writeln!(out, "{}", report::json(&transfer))
-        } else {
-            report::text(out, &transfer, is_terminal)
-        }
+    output.write(|out| match &transfers[..] {
+        all if output.json => all.iter().try_for_each(|transfer| writeln!(out, "{}", report::json(transfer))),
+        [transfer] => report::text(out, transfer, is_terminal),
+        several => report::table(out, several),
     });
-    verdict(&transfer)
+    transfers.iter().try_for_each(verdict)
 }
 
 /// The exit code and, if it is not 0, why.
@@ -189,17 +230,18 @@ fn verdict(transfer: &Transfer) -> Result<(), Error> {
     if transfer.succeeded() {
         return Ok(());
     }
-    let failures = || {
-        let ends = transfer.messages.iter();
-        ends.flat_map(|end| [end.sent.and_then(|(_, r)| r.err()), end.received.and_then(|(_, r)| r.err())]).flatten()
-    };
-    let altered = transfer.messages.iter().any(|end| matches!(end.received, Some((_, Ok(_)))) && !end.verified);
+    let ends = || transfer.messages.iter().flat_map(|message| [&message.sent, &message.received]).flatten();
+    let altered = transfer
+        .messages
+        .iter()
+        .any(|end| matches!(&end.received, Some(End { result: Ok(_), .. })) && !end.is_verified());
     let arrived = transfer.messages.iter().filter(|end| end.arrived()).count();
-    let what = format!("{arrived} of {} messages arrived whole", transfer.messages.len());
+    let what = format!("{}: {arrived} of {} messages arrived", transfer.plan.protocol.title(), transfer.messages.len());
+    let gone = ends().find_map(|end| end.result.as_ref().err().filter(|failed| failed.is_peer_gone));
     Err(if altered {
         Error::not_verified(format!("{what}; the content of one was altered"))
-    } else if failures().any(|failure| failure == Failure::PeerGone) {
-        Error::peer_gone(format!("{what}; {}", Failure::PeerGone))
+    } else if let Some(gone) = gone {
+        Error::peer_gone(format!("{what}; {}", gone.why))
     } else if transfer.outcome == Outcome::DeadlineReached {
         Error::failed(format!("{what} when the time was up; --until gives more"))
     } else {

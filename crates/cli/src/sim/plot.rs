@@ -1,4 +1,4 @@
-//! The time line of a simulated transfer as a figure.
+//! The time lines of simulated transfers as a figure.
 
 use super::transfer::Transfer;
 use super::units;
@@ -7,13 +7,14 @@ use plotters::coord::Shift;
 use plotters::prelude::{DrawingArea, DrawingBackend};
 use std::path::Path;
 
+/// Of the same network and the same messages.
 struct TimeLine<'t> {
-    transfer: &'t Transfer,
+    transfers: &'t [Transfer],
 }
 
 /// Writes the figure: PNG if the name says so, else SVG.
-pub(super) fn write(path: &Path, transfer: &Transfer) -> Drawn {
-    let figure = TimeLine { transfer };
+pub(super) fn write(path: &Path, transfers: &[Transfer]) -> Drawn {
+    let figure = TimeLine { transfers };
     let is_png = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
     if is_png { picture::png(&figure, path) } else { picture::svg(&figure, path) }
 }
@@ -27,23 +28,38 @@ impl Figure for TimeLine<'_> {
     where
         B::ErrorType: 'static,
     {
-        let Transfer { plan, line, .. } = self.transfer;
-        let total: u64 = plan.sizes.iter().map(|&size| u64::from(size)).sum();
-        let arrived = self.transfer.messages.iter().filter(|message| message.arrived()).count();
-        let line = line.readable(300);
+        let Some(Transfer { plan, .. }) = self.transfers.first() else { return Ok(()) };
+        let sum = |of: fn(&Transfer) -> u64| self.transfers.iter().map(of).sum::<u64>();
+        let arrived = sum(|transfer| transfer.messages.iter().filter(|message| message.arrived()).count() as u64);
+        let (messages, resent) =
+            (sum(|transfer| transfer.messages.len() as u64), sum(|transfer| transfer.figures.resent));
+        let titles: Vec<&str> = self.transfers.iter().map(|transfer| transfer.plan.protocol.title()).collect();
+        let series: Vec<Series> = self
+            .transfers
+            .iter()
+            .zip(COLOURS)
+            .map(|(transfer, colour)| Series {
+                label: format!(
+                    "{}, {}",
+                    transfer.plan.protocol.title(),
+                    transfer.goodput().map_or("nothing arrived".to_owned(), units::rate)
+                ),
+                colour,
+                line: transfer.line.readable(300),
+            })
+            .collect();
+        let steps: Vec<String> = series.iter().map(|series| series.line.interval().as_millis().to_string()).collect();
+        let step = if steps.iter().all(|step| *step == steps[0]) { &steps[0] } else { &steps.join(", ") };
         let caption = [
             format!("{}, {}, seed {}", plan.there, plan.congestion, plan.seed),
             format!(
-                "{arrived} of {} messages ({}) arrived whole; {} of goodput; {} units sent again; a point every {} ms",
-                plan.sizes.len(),
-                units::bytes(total),
-                self.transfer.goodput().map_or("no".to_owned(), units::rate),
-                units::count(self.transfer.sender.units_resent),
-                line.interval().as_millis()
+                "{arrived} of {messages} messages of {} in all arrived; {} datagrams sent again; a point every {step} ms",
+                units::bytes(sum(|transfer| transfer.plan.bytes())),
+                units::count(resent),
             ),
         ];
-        let rest = picture::headed(area, scale, "ZCRP over an emulated network", &caption)?;
-        let series = Series { label: format!("ZCRP, {}", plan.congestion), colour: COLOURS[0], line };
-        picture::goodput(&rest, scale, &[series], plan.there.rate.map(|rate| rate as f64))
+        let title = format!("{} over an emulated network", titles.join(", "));
+        let rest = picture::headed(area, scale, &title, &caption)?;
+        picture::goodput(&rest, scale, &series, plan.there.rate.map(|rate| rate as f64))
     }
 }

@@ -1,4 +1,4 @@
-//! What happened when: payload delivered, units sent again and datagrams lost, per interval.
+//! What happened when: payload delivered, datagrams of data sent again, and datagrams lost, per interval.
 //!
 //! Always true: at most [`Line::MOST`] intervals are kept; in a longer run ten become one, so that intervals stay round.
 
@@ -9,7 +9,7 @@ use core::time::Duration;
 pub(crate) struct Moment {
     /// Payload bytes that reached the receiver for the first time.
     pub(crate) bytes: u64,
-    /// Units sent again.
+    /// Datagrams of data sent again.
     pub(crate) resent: u64,
     /// Datagrams that the network lost, both ways.
     pub(crate) lost: u64,

@@ -119,15 +119,16 @@ pub(crate) const OBJECTS: &[(&[&str], &str, &str)] = &[
     (
         &["sim"],
         "done",
-        "protocol network back congestion unit_bytes seed outcome arrived seconds bytes bits_per_second share_of_rate \
-         round_trip_us in_place deliveries time_line sender_counters receiver_counters datagrams trace digest",
+        "protocol network back contract congestion datagram_bytes seed outcome arrived seconds bytes bytes_lost \
+         bits_per_second share_of_rate round_trip_us in_place datagrams_sent datagrams_resent timeouts deliveries time_line \
+         sender_counters receiver_counters datagrams trace digest",
     ),
     (
         &["sim"],
         "done.deliveries",
-        "message bytes arrived verified received_seconds acknowledged_seconds receiver_failure sender_failure",
+        "message bytes arrived verified bytes_lost received_seconds acknowledged_seconds receiver_failure sender_failure",
     ),
-    (&["sim"], "done.time_line", "interval_seconds bytes units_resent datagrams_lost"),
+    (&["sim"], "done.time_line", "interval_seconds bytes datagrams_resent datagrams_lost"),
     (&["sim"], "done.sender_counters", "*"),
     (&["sim"], "done.receiver_counters", "*"),
     (&["sim"], "done.datagrams", "*"),

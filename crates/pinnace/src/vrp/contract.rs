@@ -102,8 +102,14 @@ impl Contract {
         self.run_bytes.or(self.rate.filter(|_| !self.as_said).map(|_| u64::MAX))
     }
 
-    /// In the engine's words.
-    pub(crate) fn into_terms(self) -> Terms {
+    /// In the engine's words, for whoever drives [`pinnace_vrp`] without this library (`pinnace sim` does).
+    ///
+    /// ```
+    /// use pinnace::vrp::Contract;
+    /// let terms = Contract::new().loss_percent(25.0).run_bytes(4000).into_terms();
+    /// assert_eq!((terms.rate, terms.run_bytes), (Some(64), Some(4000)));
+    /// ```
+    pub fn into_terms(self) -> Terms {
         let run_bytes = self.run();
         Terms { rate: self.rate, run_bytes, critical: self.critical, floor: self.floor }
     }

@@ -45,9 +45,9 @@ pub struct Config {
     pub area_bytes: u32,
     /// Where little is taken at a time they become smaller, down to so many bytes each; a packet lies in two at most.
     pub least_area_bytes: u32,
-    /// Windows double each time that the application has consumed one and keeps up with what comes, up to so many bytes.
-    /// 0: they stay as they are. So do those of other services than transactions and connections, and those that the
-    /// control block gives another size than the usual 262,144 bytes.
+    /// Windows double each time that the application has consumed a quarter of one and keeps up with what comes, up to so
+    /// many bytes. 0: they stay as they are. So do those of other services than transactions and connections, and those that
+    /// the control block gives another size than the usual 262,144 bytes.
     pub most_window: u32,
     /// Until a peer has shown that it receives at its address, it is sent at most three times what came from there, each
     /// datagram counted with 28 bytes of lower headers. Off for tests alone.

@@ -234,13 +234,14 @@ impl Incoming {
         Some(ring)
     }
 
-    /// Whether the window should be larger: a whole one has been consumed since it was widened, and the application keeps
-    /// up with what comes.
+    /// Whether the window should be larger: a quarter of it has been consumed since it was widened, and the application keeps
+    /// up with what comes. A sender that begins doubles what is under way in each round trip, and for one more of them a gap
+    /// keeps all that follows from being consumed: four times what was consumed is what it needs to be.
     #[inline]
     pub(crate) fn is_outgrown(&self) -> bool {
         let window = self.policy.rwindow;
         window < self.policy.most_rwindow
-            && self.consumed >= window
+            && self.consumed >= window / 4
             && self.rseq - self.dseq <= u64::from(window / 4)
             && !self.shows_holes()
     }

@@ -106,8 +106,10 @@ fn a_window_grows_with_an_application_that_keeps_up() {
     incoming.set_ring(RING, 1000);
     incoming.data(&piece(0..900));
     assert!(!incoming.is_outgrown(), "nothing was consumed");
-    incoming.consume(900);
-    assert!(!incoming.is_outgrown(), "less than a window");
+    incoming.consume(249);
+    assert!(!incoming.is_outgrown(), "less than a quarter of a window");
+    incoming.consume(651);
+    assert!(incoming.is_outgrown());
     incoming.data(&piece(900..1600));
     incoming.consume(400);
     assert!(!incoming.is_outgrown(), "300 bytes wait");
@@ -127,7 +129,7 @@ fn a_window_grows_with_an_application_that_keeps_up() {
     assert_eq!((incoming.readable().len, incoming.take_outgrown()), (2000, None));
     incoming.consume(900);
     assert_eq!(incoming.take_outgrown(), Some(RING));
-    assert!(!incoming.is_outgrown(), "not twice a window");
+    assert!(!incoming.is_outgrown(), "1,100 bytes wait");
     incoming.consume(1100);
     assert_eq!((incoming.is_outgrown(), incoming.wider()), (true, 3000));
     incoming.widen(3000);

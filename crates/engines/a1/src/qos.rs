@@ -88,6 +88,14 @@ pub(crate) fn answers(accept: &Qos, open: &Qos) -> bool {
         && accept.largest_sent <= open.largest_received
 }
 
+/// Whether an ACCEPT with the record `accept` leaves no window for what an OPEN with the record `open` was to send: whoever
+/// waits for it to open waits in vain.
+//= A-10
+pub(crate) fn shuts_out(accept: &Qos, open: &Qos) -> bool {
+    let sends = open.largest_sent > 0 && open.outstanding > 0;
+    sends && (accept.largest_received == 0 || accept.outstanding == 0)
+}
+
 /// The answer to a peer that asks for `asked` instead of `now`, by an end whose own record is `own`: rates and window may
 /// be lower. What cannot change stays.
 //= A-13

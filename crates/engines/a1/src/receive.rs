@@ -260,7 +260,9 @@ impl Connection {
             }
             (Phase::Open, Body::Sync) => {
                 self.on_edge(header);
-                if !self.waits_for_group(now, header, false) {
+                if self.is_beyond_edge(header.sequence) {
+                    shared.counters.blocks_contradictory += 1;
+                } else if !self.waits_for_group(now, header, false) {
                     self.on_told_sent(shared, header.sequence);
                 }
                 self.sync_reply_due = Some(header.stamp);
@@ -397,6 +399,16 @@ impl Connection {
                 false
             }
         }
+    }
+
+    /// Whether a SYNC speaks of blocks that may not have left yet. A group does not wait for our edge; and a CLOSE may speak of
+    /// such blocks, because those that were dropped at the sender use up numbers for which there was no room.
+    //= A-9
+    //= A-21
+    fn is_beyond_edge(&self, sequence: u32) -> bool {
+        let is_of_group = self.role == Role::Acceptor && self.has_joined;
+        let sent = self.in_numbers.place(sequence, self.incoming.next_expected());
+        !is_of_group && sent.is_some_and(|sent| sent > self.incoming.edge())
     }
 
     /// Whether a SYNC or a CLOSE speaks of blocks that may still come from the group. Nobody repeats them for a raw sink, so it

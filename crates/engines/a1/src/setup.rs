@@ -231,6 +231,12 @@ impl Connection {
             self.end(shared, Failure::Violation);
             return false;
         }
+        if qos::shuts_out(&accept.qos, &self.qos) {
+            let text = "it lets no block be under way: its largest message received, or messages outstanding, are 0"
+                .to_owned();
+            self.end(shared, Failure::Refused { code: RejectCode::Qos, text });
+            return false;
+        }
         let header = &head.header;
         let message = self.outgoing.next_message();
         // What OPEN has told: in blocks as large as they were to be, and of a peer that lets as many messages be on their way.

@@ -470,6 +470,80 @@ fn who_says_again_and_again_how_much_has_been_sent_does_not_put_off_what_is_lost
     assert_eq!(half.a1().counters().blocks_lost, 3);
 }
 
+//= A-9, A-21 test
+#[test]
+fn a_raw_sender_cannot_have_sent_what_lies_beyond_the_edge() {
+    let raw = Qos { has_retransmission: false, ..record() };
+    let mut half = server_of(config(raw));
+    half.advance(Duration::from_millis(5));
+    let mut liar = Liar::new(PEER, 0x77, raw);
+    liar.connect(&mut half, PORT);
+    let said = |kind, sent: u32, body| Lie { sequence: liar.start.wrapping_add(sent), body, ..liar.lie(kind) }.bytes();
+    let counted = |half: &Half| {
+        let counters = half.a1().counters();
+        (counters.blocks_received, counters.blocks_lost, counters.blocks_contradictory)
+    };
+    let block = |number| Lie { flags: START | END, ..liar.block(number, number, (0, 1), b"block") }.bytes();
+    let window = 400;
+    for (contradictions, beyond) in [(1, window + 1), (2, 1 << 30)] {
+        half.feed(PEER, &said(Kind::Sync, beyond, vec![]));
+        assert_eq!(counted(&half), (0, 0, contradictions));
+    }
+    half.feed(PEER, &block(0));
+    half.feed(PEER, &said(Kind::Sync, window, vec![]));
+    assert_eq!(counted(&half), (1, u64::from(window) - 1, 2), "all of a window may be lost");
+    // Blocks that were dropped at the sender have numbers, too, though there was no room for them.
+    half.feed(PEER, &said(Kind::Close, 3 * window, vec![0, 0]));
+    assert_eq!(counted(&half), (1, u64::from(3 * window) - 1, 2));
+    assert!(half.events.iter().any(|it| matches!(it, Event::Closed { result: Ok(()), .. })));
+}
+
+//= A-10 test
+#[test]
+fn who_is_accepted_without_a_window_is_told_at_once() {
+    for (largest_received, outstanding, is_shut_out) in [(0, 4, true), (10_000, 0, true), (10_000, 1, false)] {
+        let (mut half, open) = opening();
+        let accept = Qos { largest_received, outstanding, ..record() };
+        half.feed(PEER, &Liar::new(PEER, 0x77, accept).accept(&open));
+        let closed = half
+            .events
+            .iter()
+            .find_map(|it| if let Event::Closed { result, .. } = it { Some(result.clone()) } else { None });
+        match closed {
+            Some(Err(Failure::Refused { code: RejectCode::Qos, text })) if is_shut_out => {
+                assert!(text.contains("no block"), "{text}");
+            }
+            other => assert!(other.is_none() && !is_shut_out, "{other:?}"),
+        }
+    }
+    // Who does not send needs none.
+    let mut half = Half::new(config(Qos { largest_sent: 0, ..record() }));
+    let name = Name { host: 1, port: 9 };
+    half.call(|engine, now| engine.open(now, PEER, name, Qos { largest_sent: 0, ..record() })).expect("room");
+    let open = half.take().remove(0);
+    half.feed(PEER, &Liar::new(PEER, 0x77, Qos { largest_received: 0, ..record() }).accept(&open));
+    assert!(half.events.iter().any(|it| matches!(it, Event::Connected { .. })), "{:?}", half.events);
+}
+
+//= A-7 test
+#[test]
+fn a_source_of_which_nothing_comes_is_asked_less_and_less_often() {
+    let (mut half, liar, _) = connected();
+    half.feed(PEER, &liar.block(1, 0, (1, 2), &[1; 100]).bytes());
+    let nacks = |half: &mut Half, time| {
+        half.advance(Duration::from_millis(time));
+        of(&half.take(), Kind::Nack).len()
+    };
+    let first = nacks(&mut half, 100);
+    let later = nacks(&mut half, 900);
+    // At once, and 20 ms apart as long as there is no sample; then 40, 80, 160 and so on.
+    assert!((4..=5).contains(&first) && (2..=4).contains(&later), "{first} and {later}");
+    // It is there again.
+    half.feed(PEER, &liar.block(3, 1, (1, 2), &[1; 100]).bytes());
+    let again = nacks(&mut half, 65);
+    assert!((3..=4).contains(&again), "{first}, {later} and {again}");
+}
+
 //= A-15 test
 #[test]
 fn of_what_a_group_was_sent_beyond_the_window_the_part_within_is_asked_for() {

@@ -318,6 +318,7 @@ impl Incoming {
 
     //= A-7
     fn keep(&mut self, number: u64, place: Option<BufferRange>) -> Took {
+        self.nacks.on_heard();
         let is_readable = number == self.expected;
         if is_readable {
             self.expected = number + 1;
@@ -354,7 +355,7 @@ impl Incoming {
 
     /// A SYNC or a CLOSE says that the blocks below `sent` have left: what is missing of them is asked for, or lost.
     ///
-    /// A raw receiver believes any number, because a group does not wait for it.
+    /// A raw receiver believes any number: a group does not wait for it, and what a sender has dropped uses up numbers.
     pub(crate) fn on_sync(&mut self, sent: u64) -> Synced {
         if !self.policy.reliable {
             let lost = self.lose(sent.min(FARTHEST));
@@ -364,6 +365,7 @@ impl Incoming {
         if sent > self.edge() {
             return Synced::Contradiction;
         }
+        self.nacks.on_heard();
         let missing = sent.saturating_sub(self.seen);
         if missing > 0 {
             self.nacks.on_gap(self.seen..sent);

@@ -15,9 +15,10 @@ const INITIAL_WAIT: Duration = Duration::from_millis(20);
 /// It is waited for so long at least: clocks are coarse, and a round trip may seem to take no time at all.
 const MIN_WAIT: Duration = Duration::from_micros(10);
 
-fn wait(rtt: Option<Duration>) -> Duration {
-    rtt.unwrap_or(INITIAL_WAIT).max(MIN_WAIT)
-}
+/// So often all that is missing is asked for again, a round trip apart, of a source of which nothing comes; then the time between
+/// doubles, up to this. Round trips may be so short that a dead source with many gaps would be sent a hundred times what it sent.
+const PATIENT_ROUNDS: u32 = 3;
+const MAX_WAIT: Duration = Duration::from_millis(500);
 
 /// Gaps to ask for, and those asked for.
 #[derive(Debug, Default)]
@@ -26,6 +27,9 @@ pub(super) struct Nacks {
     fresh: VecDeque<Range<u64>>,
     /// Gaps that have, and when.
     asked: VecDeque<(Range<u64>, Time)>,
+    /// How often gaps were asked for again since anything was heard of the source, and when that was last.
+    silent_rounds: u32,
+    round_at: Time,
 }
 
 impl Nacks {
@@ -35,6 +39,19 @@ impl Nacks {
             Some(last) if last.end == gap.start => last.end = gap.end,
             _ => self.fresh.push_back(gap),
         }
+    }
+
+    /// The source is there.
+    #[inline]
+    pub(super) fn on_heard(&mut self) {
+        self.silent_rounds = 0;
+    }
+
+    /// How long a repetition is waited for.
+    fn wait(&self, rtt: Option<Duration>) -> Duration {
+        let trip = rtt.unwrap_or(INITIAL_WAIT).max(MIN_WAIT);
+        let doublings = self.silent_rounds.saturating_sub(PATIENT_ROUNDS).min(16);
+        trip.saturating_mul(1 << doublings).min(MAX_WAIT.max(trip))
     }
 
     /// Nothing below `expected` is missing.
@@ -48,7 +65,7 @@ impl Nacks {
         if !self.fresh.is_empty() {
             return Due::Now;
         }
-        Due::at(now, self.asked.front().map(|(_, at)| *at + wait(rtt)))
+        Due::at(now, self.asked.front().map(|(_, at)| *at + self.wait(rtt)))
     }
 
     /// Moves at most `max` ranges that are due into `out`, rising. `ahead` are the blocks that have come above `expected`.
@@ -63,7 +80,7 @@ impl Nacks {
         out: &mut Vec<(u64, u64)>,
     ) -> bool {
         out.clear();
-        let wait = wait(rtt);
+        let wait = self.wait(rtt);
         // Those that are asked for now stand behind these.
         for _ in 0..self.asked.len() {
             if out.len() >= max {
@@ -75,6 +92,10 @@ impl Nacks {
             }
         }
         let again = out.len();
+        // Those of one moment, in however many datagrams, are one round.
+        if again > 0 && now >= self.round_at + wait {
+            (self.silent_rounds, self.round_at) = (self.silent_rounds.saturating_add(1), now);
+        }
         while out.len() < max
             && let Some(gap) = self.fresh.pop_front()
         {

@@ -110,6 +110,9 @@ struct Oracle {
     /// The block that was consumed last.
     last: Option<Arrival>,
     asked: BTreeMap<u64, Time>,
+    /// How often something was asked for again since anything was heard, and when that was last.
+    silent_rounds: u32,
+    round_at: Time,
 }
 
 impl Oracle {
@@ -221,6 +224,13 @@ impl Oracle {
         }
     }
 
+    /// A round trip, thrice; then twice as long each time that nothing was heard since, up to half a second.
+    fn nack_wait(&self, rtt: Option<Duration>) -> Duration {
+        let trip = rtt.unwrap_or(Duration::from_millis(20)).max(Duration::from_micros(10));
+        let longer = (3..self.silent_rounds).fold(trip, |wait, _| wait.saturating_mul(2));
+        longer.min(trip.max(Duration::from_millis(500)))
+    }
+
     fn missing(&self) -> Vec<u64> {
         (self.expected()..self.seen).filter(|number| !self.have.contains_key(number)).collect()
     }
@@ -250,6 +260,8 @@ impl World {
             told: policy.window,
             last: None,
             asked: BTreeMap::new(),
+            silent_rounds: 0,
+            round_at: Time::ZERO,
         };
         let incoming = Incoming::new(policy);
         let (memory, has_storage) = (BTreeMap::new(), true);
@@ -323,6 +335,7 @@ impl World {
                 *byte = value(arrival.number, at as u64);
             }
         }
+        self.oracle.silent_rounds = 0;
         if policy.reliable {
             assert_eq!((took.is_readable, took.is_gap), (arrival.number == expected, arrival.number > seen));
         } else {
@@ -371,6 +384,7 @@ impl World {
         } else {
             assert_eq!(synced, Synced::Missing(sent.saturating_sub(seen)));
             self.oracle.seen = seen.max(sent);
+            self.oracle.silent_rounds = 0;
         }
     }
 
@@ -422,13 +436,17 @@ impl World {
         let named: Vec<u64> = ranges.iter().flat_map(|&(low, high)| low..high).collect();
         assert!(ranges.len() <= max && named.is_sorted_by(|a, b| a < b));
         assert_eq!(is_again, named.iter().all(|number| self.oracle.asked.contains_key(number)));
-        let wait = rtt.unwrap_or(Duration::from_millis(20)).max(Duration::from_micros(10));
+        let wait = self.oracle.nack_wait(rtt);
         let is_due = |number: &u64| self.oracle.asked.get(number).is_none_or(|at| *at + wait <= self.now);
         let all: Vec<u64> = self.oracle.missing().into_iter().filter(is_due).collect();
         if ranges.len() < max {
             assert_eq!(named, all);
         }
         assert!(named.iter().all(|number| all.contains(number)) && (all.is_empty() || due == Due::Now));
+        let is_round = named.iter().any(|number| self.oracle.asked.contains_key(number));
+        if is_round && self.now >= self.oracle.round_at + wait {
+            (self.oracle.silent_rounds, self.oracle.round_at) = (self.oracle.silent_rounds + 1, self.now);
+        }
         self.oracle.asked.extend(named.iter().map(|number| (*number, self.now)));
     }
 

@@ -230,6 +230,30 @@ fn messages_with_gaps_have_come() {
     assert!(lines.iter().all(|line| line["bytes"] == 1000 && line["whole"] == false), "{out}");
 }
 
+/// A source that has waited long enough for room says good-bye behind what has left, which was acknowledged.
+#[test]
+fn a_message_without_its_end_is_none_where_everything_is_repeated_and_told_of_where_it_is_not() {
+    use pinnace::a1::{Full, Qos, Socket, raw, reliable};
+    for (mode, record) in [("reliable", reliable()), ("raw", raw())] {
+        let listening = listen(&["--mode", mode, "--count", "1"]);
+        let to: std::net::SocketAddr = listening.address.parse().unwrap();
+        let slow = Qos { block_size: 1000, send_average: 20_000, send_burst: 3000, ..record };
+        let socket = Socket::connected(to, slow, &Default::default()).unwrap();
+        let connection = socket.connect(to, slow).unwrap();
+        connection.send(vec![7; 100_000], Full::Block).unwrap();
+        let closed = connection.close(Duration::from_millis(300));
+        let (code, out, err) = listening.finish();
+        if mode == "reliable" {
+            assert!(closed.is_err(), "a part has not left");
+            assert_eq!(code, Some(3), "{out}{err}");
+            assert!(err.contains("in the middle of a message, after 0 messages"), "{err}");
+        } else {
+            assert_eq!((code, &*err), (Some(0), ""), "{out}");
+            assert!(out.starts_with("part ") && out.ends_with("\nlost\n"), "{out}");
+        }
+    }
+}
+
 const CLOSE_REPLY: u8 = 10;
 
 /// A long path to a listener, which `passes` is asked for each packet.

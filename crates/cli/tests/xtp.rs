@@ -5,8 +5,8 @@ mod common;
 mod relay;
 
 use common::{
-    Listening, content, fed, kill_either_end, line, many_senders, objects, pinnace, protocol_36, run, text, wait,
-    wait_until,
+    Listening, content, fed, interrupted_in_the_middle, kill_either_end, line, many_senders, objects, pinnace,
+    protocol_36, run, text, wait, wait_until,
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -365,6 +365,16 @@ fn an_interrupt_ends_both_ends_with_130() {
     let (code, _, err) = listening.finish();
     assert_eq!(code, Some(130), "{err}");
     assert!(err.ends_with("pinnace: interrupted\n"), "{err}");
+}
+
+#[test]
+fn a_listener_that_ends_in_the_middle_of_a_message_has_not_received_it() {
+    for codec in CODECS {
+        for service in STREAMS {
+            let listening = listen(&["--codec", codec]);
+            interrupted_in_the_middle(&["xtp", "--codec", codec, "--service", service], listening);
+        }
+    }
 }
 
 #[test]

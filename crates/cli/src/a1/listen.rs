@@ -27,7 +27,8 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     local: Local,
-    /// End after so many messages, whoever sent them; one of which a part came counts [default: go on until Ctrl-C]
+    /// End after so many messages, whoever sent them; with --mode raw one of which a part came counts [default: go on until
+    /// Ctrl-C]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// The largest message that is taken
@@ -129,15 +130,22 @@ fn linger(connection: &Connection) -> Duration {
 fn read(connection: &Connection, is_over: &AtomicBool, tell: &Sender<Told>) -> Result<(), String> {
     let mut parts = Parts::default();
     let result = read_on(connection, is_over, tell, &mut parts);
-    parts.end(tell);
     let peer = connection.peer_addr();
+    // Whoever repeats what is lost has broken off a message that has no end. It is none, and does not count.
+    let is_cut = parts.is_open && connection.qos().is_ok_and(|qos| qos.has_retransmission);
+    if !is_cut {
+        if parts.is_open || matches!(result, Ok(Ended::Lossy { at_end: true })) {
+            // Nothing stands behind it that could say so.
+            let _ = tell.send(Told::Aside(Said::Lost(Lost { event: "lost", peer: peer.to_string() })));
+        }
+        parts.end(tell);
+    }
     match result {
+        Ok(_) if is_cut && !is_ended(is_over) => {
+            Err(format!("{peer} has closed the connection in the middle of a message"))
+        }
         Ok(Ended::Over) => Ok(()),
-        Ok(Ended::Lossy { at_end }) => {
-            if at_end {
-                // Nothing stands behind it that could say so.
-                let _ = tell.send(Told::Aside(Said::Lost(Lost { event: "lost", peer: peer.to_string() })));
-            }
+        Ok(Ended::Lossy { .. }) => {
             // All that was lost was told. But who counts would wait for a message of which nothing came.
             Err(format!("{peer} has closed the connection, and something was lost, perhaps whole messages"))
         }

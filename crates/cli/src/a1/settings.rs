@@ -132,7 +132,7 @@ fn message_bytes(bytes: u64) -> Result<u32, Error> {
 pub(crate) struct Transport {
     #[command(flatten)]
     congestion: Control,
-    /// A peer that is silent for so long is gone: seconds, or 500ms
+    /// A peer that is silent for so long is gone: seconds, or 500ms; for who only receives, half as long again
     #[arg(long, value_name = "TIME", default_value = "10", value_parser = seconds)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
@@ -166,16 +166,23 @@ impl Transport {
         use a1::{Failure, Refused, RejectCode};
         let seconds = within.as_secs_f32();
         match error {
-            pinnace::Error::ConnectionFailed(Failure::TimedOut) | pinnace::Error::Timeout => Error::peer_gone(format!(
+            // OPEN is repeated eight times, whatever the time to wait.
+            pinnace::Error::ConnectionFailed(Failure::TimedOut) => Error::peer_gone(format!(
+                "no answer from {peer}, which was asked nine times: is `pinnace {listener}` running there, and does UDP reach it?"
+            )),
+            pinnace::Error::Timeout => Error::peer_gone(format!(
                 "no answer from {peer} within {seconds} s: is `pinnace {listener}` running there, and does UDP reach it?"
             )),
             pinnace::Error::ConnectionFailed(Failure::Refused { code: RejectCode::NoListener, .. }) => {
                 Error::peer_gone(format!("nobody listens at {peer}; start `pinnace {listener}` there"))
             }
-            pinnace::Error::ConnectionFailed(Failure::Refused { code: RejectCode::Qos, .. }) => Error::failed(format!(
-                "{peer} refuses this quality of service: `pinnace {listener}` there needs the same --mode and --checksum{}",
-                if listener == "tune" { "" } else { ", and a --size as large as the messages" }
-            )),
+            pinnace::Error::ConnectionFailed(Failure::Refused { code: RejectCode::Qos, text }) => {
+                Error::failed(format!(
+                    "{peer} refuses this quality of service{}: `pinnace {listener}` there needs the same --mode and --checksum{}",
+                    if text.is_empty() { String::new() } else { format!(" ({})", text.escape_debug()) },
+                    if listener == "tune" { "" } else { ", and a --size as large as the messages" }
+                ))
+            }
             pinnace::Error::ConnectionFailed(Failure::Abandoned) => Error::peer_gone(format!(
                 "{peer} has not answered for too long: it was killed, or the network between is down; run the command \
                  again when it is back"

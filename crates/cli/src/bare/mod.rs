@@ -146,6 +146,11 @@ pub(crate) enum Told<L> {
     Failed(Error),
 }
 
+/// Seconds, to a tenth.
+pub(crate) fn tenths(time: Duration) -> f32 {
+    (time.as_secs_f32() * 10.0).round() / 10.0
+}
+
 /// That a connection broke because nothing more comes of its peer.
 pub(crate) fn silenced<L>(why: String, is_proved: bool) -> Told<L> {
     if is_proved { Told::Broken(why) } else { Told::Unproved(why) }
@@ -216,6 +221,12 @@ mod tests {
         for text in ["", "never", "0", "1ms", "-1", "-1s", "1e9", "NaN"] {
             assert!(seconds(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn waiting_times_are_told_to_a_tenth() {
+        let told = |millis| tenths(Duration::from_millis(millis)).to_string();
+        assert_eq!([told(10_000), told(1_840), told(20), told(700)], ["10", "1.8", "0", "0.7"]);
     }
 
     #[test]

@@ -2,8 +2,10 @@
 //!
 //! Always true: who answers in time never sees the question; and the answer, which anybody can forge, ends no try.
 
+use pinnace_wire::a1::{self, Header};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,8 +13,21 @@ use std::time::{Duration, Instant};
 const FIRST: Duration = Duration::from_millis(50);
 /// How often to look whether somebody has answered.
 const STEP: Duration = Duration::from_millis(50);
-/// No packet of A1, nor of any other protocol: one byte.
-const QUESTION: [u8; 1] = [0];
+
+/// A SYNC of a connection that nobody has: whoever is there drops it, and answers nothing.
+fn question() -> Vec<u8> {
+    let header = Header {
+        connection: NonZeroU32::MAX,
+        sequence: 0,
+        edge: 0,
+        stamp: 0,
+        is_checked: false,
+        is_retransmitted: false,
+    };
+    let mut bytes = Vec::new();
+    a1::sync(&header, &mut bytes);
+    bytes
+}
 
 /// Waits up to `patience` for the system at `address` to say that nobody has the port; false if it does not, or somebody
 /// `is_answered` meanwhile. The socket that A1 uses cannot tell: it has many peers, and such a report does not say which.
@@ -28,7 +43,7 @@ pub(super) fn is_closed(address: SocketAddr, patience: Duration, is_answered: &A
         let socket = UdpSocket::bind(any)?;
         socket.connect(address)?;
         socket.set_read_timeout(Some(STEP))?;
-        socket.send(&QUESTION).map(|_| socket)
+        socket.send(&question()).map(|_| socket)
     };
     if is_over() {
         return false;
@@ -54,11 +69,13 @@ mod tests {
         let address = open.local_addr().unwrap();
         let nobody = AtomicBool::new(false);
         assert!(!is_closed(address, Duration::from_millis(200), &nobody), "it has the port");
-        let mut byte = [7; 4];
-        assert_eq!((open.recv(&mut byte).unwrap(), byte), (1, [0, 7, 7, 7]));
+        let mut bytes = [7; 40];
+        let len = open.recv(&mut bytes).unwrap();
+        let head = a1::Head::parse(&bytes[..len], len, false).expect("a datagram of A1");
+        assert_eq!((head.kind, head.header.connection), (a1::Kind::Sync, NonZeroU32::MAX));
         // Who has answered is not asked.
         open.set_nonblocking(true).unwrap();
-        assert!(!is_closed(address, Duration::from_secs(10), &AtomicBool::new(true)) && open.recv(&mut byte).is_err());
+        assert!(!is_closed(address, Duration::from_secs(10), &AtomicBool::new(true)) && open.recv(&mut bytes).is_err());
         drop(open);
         assert!(is_closed(address, Duration::from_secs(10), &nobody));
     }

@@ -110,7 +110,11 @@ fn accept<'scope>(
                     match read(&stream, &mut sum, &mut is_proved, is_over) {
                         // Whoever prints may have had enough.
                         Ok(Some(line)) => drop(tell.send(Told::Message(line))),
-                        Ok(None) => {}
+                        Ok(None) => {
+                            // What has come would otherwise look to its sender as if it had been wanted.
+                            stream.set_linger(Some(Duration::ZERO));
+                            return;
+                        }
                         Err(error) => {
                             let broke = |why| format!("the connection with {peer} broke: {why}");
                             drop(tell.send(match error.kind() {

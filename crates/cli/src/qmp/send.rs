@@ -3,7 +3,7 @@
 use super::Line;
 use super::settings::{LinkName, Transport, Wire};
 use crate::address::{resolve, resolve_peer, station};
-use crate::bare::{Content, Sum, What, bar, one_line, summary};
+use crate::bare::{Content, Sum, What, bar, one_line, summary, tenths};
 use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
@@ -186,7 +186,6 @@ impl Sender<'_> {
                 }
             }
         }
-        self.print(stream, number, sum.finish());
         stream.shutdown(Shutdown::Write).map_err(|error| self.error(&error))?;
         self.since = Instant::now();
         // The listener ends its half when it has read all of ours; another program may end its half sooner.
@@ -196,7 +195,10 @@ impl Sender<'_> {
             match stream.try_flush() {
                 // Whoever never was there has not stopped reading.
                 Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => return Err(self.error(&error)),
-                Some(Err(_)) => return Err(self.unread()),
+                Some(Err(error)) => {
+                    let has_stopped = failure(&error).is_none_or(|failure| *failure == Failure::StoppedReading);
+                    return Err(if has_stopped { self.unread() } else { self.error(&error) });
+                }
                 Some(Ok(())) if has_ended => break,
                 _ if has_ended => std::thread::sleep(interrupt::LOOK / 10),
                 _ => match stream.read(&mut [0; 1024]) {
@@ -207,6 +209,7 @@ impl Sender<'_> {
             }
         }
         self.bar.set_position(self.bytes);
+        self.print(stream, number, sum.finish());
         Ok(())
     }
 
@@ -248,7 +251,7 @@ impl Sender<'_> {
     }
 
     fn gone(&self) -> Error {
-        let (to, seconds) = (self.name, self.args.transport.timeout.as_secs_f32());
+        let (to, seconds) = (self.name, tenths(self.since.elapsed().min(self.args.transport.timeout)));
         if self.heard > 0 {
             return Error::peer_gone(format!(
                 "{to} has not answered for {seconds} s: it was ended, or the network between is down; run the command again \

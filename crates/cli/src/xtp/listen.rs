@@ -12,7 +12,9 @@ use crate::interrupt;
 use crate::output::{self, Output};
 use crate::transport;
 use pinnace::Message;
-use pinnace::xtp::{Connection, Endpoint, Failure, Incoming, Listener, Progress, Service, Services, Transaction};
+use pinnace::xtp::{
+    Close, Connection, Endpoint, Facts, Failure, Incoming, Listener, Progress, Service, Services, Transaction,
+};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -217,6 +219,13 @@ struct Heard {
     is_proved: bool,
 }
 
+impl Heard {
+    fn look(&mut self, facts: &Facts) {
+        self.came = facts.rseq.wrapping_sub(facts.start).max(self.came);
+        self.is_proved |= facts.is_proved;
+    }
+}
+
 /// Enough has come, and there was time to end well.
 struct Enough;
 
@@ -274,12 +283,29 @@ impl Shared<'_> {
         });
     }
 
-    /// A stream: its messages, and its end.
+    /// A stream: its messages, and its end. One that is not read to its end is broken off: what has come would otherwise look
+    /// to its sender as if it had been wanted.
     fn stream(&self, connection: &Connection, tell: &Sender<Told>, heard: &mut Heard) -> Result<(), Stopped> {
+        let read = self.read(connection, tell, heard);
+        if matches!(read, Err(Stopped::Enough)) {
+            // It may be over already.
+            let _ = connection.close(Close::Forced);
+        }
+        read?;
+        connection.finish()?;
+        self.wait(|| {
+            if let Ok(facts) = connection.facts() {
+                heard.look(&facts);
+            }
+            connection.wait_closed_timeout(interrupt::LOOK)
+        })
+    }
+
+    /// The messages of a stream, up to its end.
+    fn read(&self, connection: &Connection, tell: &Sender<Told>, heard: &mut Heard) -> Result<(), Stopped> {
         let mut look = || {
             if let Ok(facts) = connection.facts() {
-                heard.came = facts.rseq.wrapping_sub(facts.start).max(heard.came);
-                heard.is_proved |= facts.is_proved;
+                heard.look(&facts);
             }
         };
         let is_empty = std::cell::Cell::new(true);
@@ -307,11 +333,7 @@ impl Shared<'_> {
             // A stream has no empty messages, but it can be empty.
             print(line(&mut Sum::default(), connection.service(), connection.peer()));
         }
-        connection.finish()?;
-        self.wait(|| {
-            look();
-            connection.wait_closed_timeout(interrupt::LOOK)
-        })
+        Ok(())
     }
 
     /// Bulk data: buffers are posted, and come back filled; a message may span several.

@@ -68,7 +68,8 @@ impl<'a> Watch<'a> {
     }
 
     fn gone(&self) -> Error {
-        let (to, seconds) = (self.to, self.timeout.as_secs_f32());
+        // XTP may give up before: it asks --retry-count times.
+        let (to, seconds) = (self.to, bare::tenths(self.since.elapsed().min(self.timeout)));
         if self.group.is_some() {
             return Error::peer_gone(match self.heard {
                 0 => format!(
@@ -112,11 +113,14 @@ impl<'a> Watch<'a> {
                 ))
             }
             pinnace::Error::ContextFailed(Failure::Unanswered | Failure::Abandoned) => self.gone(),
+            pinnace::Error::ContextFailed(Failure::Unknown) => Error::peer_gone(format!(
+                "{to} does not know the association any more, so nobody can say whether it has everything; look there before \
+                 you run the command again"
+            )),
             // Nothing is aborted here before it has failed.
             pinnace::Error::ContextFailed(
                 Failure::Aborted
                 | Failure::GivenUpByPeer { .. }
-                | Failure::Unknown
                 | Failure::Forced
                 | Failure::StoppedReading,
             )

@@ -293,6 +293,26 @@ pub(crate) fn fed(args: &[&str], input: &[u8]) -> Output {
     output
 }
 
+/// A listener that ends in the middle of what a sender reads from standard input: that has been heard, and was not wanted.
+pub(crate) fn interrupted_in_the_middle(protocol: &[&str], mut listening: Listening) {
+    let to = listening.address.clone();
+    let send = [&[protocol[0], "send", "-", &to], &protocol[1..]].concat();
+    let mut sender =
+        pinnace(&send).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut stdin = sender.stdin.take().expect("piped");
+    stdin.write_all(&[7; 1000]).expect("it reads");
+    // It has come, as far as anybody can see: its place is not printed before its end.
+    std::thread::sleep(Duration::from_millis(300));
+    listening.signal("-INT");
+    let (code, out, _) = listening.finish();
+    assert_eq!((code, &*out), (Some(130), ""), "{protocol:?}");
+    drop(stdin);
+    let sent = sender.wait_with_output().expect("it ends");
+    let (out, err) = (text(&sent.stdout), text(&sent.stderr));
+    assert_eq!(sent.status.code(), Some(3), "{protocol:?}: {out}{err}");
+    assert!(!out.contains("delivered") && err.contains(&to), "{protocol:?}: {out}{err}");
+}
+
 /// Three senders at once, and a listener for all of their messages.
 pub(crate) fn many_senders(protocol: &str, listening: Listening) {
     let address = listening.address.clone();

@@ -1,6 +1,6 @@
 //! What goes wrong is said in one line, in time, and by the exit code.
 
-use crate::common::{content, line, pinnace, run, text, wait};
+use crate::common::{content, interrupted_in_the_middle, line, pinnace, run, text, wait};
 use crate::listen;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -21,6 +21,11 @@ fn nobody_there_is_reported_in_time() {
         assert!(error.contains(to) && error.contains(words), "{error}");
     }
     assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_listener_that_ends_in_the_middle_of_a_stream_has_not_received_it() {
+    interrupted_in_the_middle(&["qmp"], listen(&[]));
 }
 
 /// A file of 4 GB of which nothing is on the disk: one connection that goes on for long. Each message has one of its own, and

@@ -619,7 +619,9 @@ fn on_rclose(context: &mut Context, shared: &mut Shared, now: Time, packet: &Pac
     let (is_first, acked) = (!context.peer_reading.is_closed(), context.outgoing.acked());
     if is_first {
         context.peer_reading.close();
-        if context.outgoing.queued() > context.outgoing.sent() {
+        // The end of a message is dropped as its bytes are.
+        let is_cut = shared.config.has_messages && context.outgoing.is_in_message();
+        if is_cut || context.outgoing.queued() > context.outgoing.sent() {
             context.failure = Some(Failure::StoppedReading);
         }
         context.outgoing.cut_off();

@@ -65,6 +65,8 @@ pub(crate) struct Outgoing {
     initial_timeout: Duration,
     floor: Duration,
     has_end: bool,
+    /// The message of the last chunk goes on.
+    is_in_message: bool,
     has_status: bool,
     is_settled: bool,
     no_error: bool,
@@ -89,6 +91,7 @@ impl Outgoing {
             initial_timeout: config.initial_timeout,
             floor: config.floor,
             has_end: false,
+            is_in_message: false,
             has_status: false,
             is_settled: false,
             no_error: false,
@@ -120,6 +123,12 @@ impl Outgoing {
         debug_assert!(!self.has_end, "the stream has ended");
         self.chunks.push(self.queued, &chunk);
         self.queued += chunk.len;
+        self.is_in_message = !chunk.eom;
+    }
+
+    /// Whether a message has begun of which neither the end was queued, nor that of the stream, which would end it as well.
+    pub(crate) fn is_in_message(&self) -> bool {
+        self.is_in_message && !self.has_end
     }
 
     /// The stream ends behind what is queued.

@@ -4,7 +4,7 @@ use crate::half::{Got, Half, Packet};
 use crate::scene::*;
 use pinnace_core::Address;
 use pinnace_wire::xtp::Kind;
-use pinnace_xtp::{Close, Config, ControlBlock, Event, Failure, Options, Service, Services};
+use pinnace_xtp::{Close, Config, ControlBlock, Event, Failure, Options, Output, Service, Services};
 
 fn only(answers: Vec<Got>) -> Got {
     assert_eq!(answers.len(), 1, "{answers:?}");
@@ -222,6 +222,29 @@ fn a_peer_that_stops_reading_is_not_a_success() {
         let answer = only(scene.feed(&end));
         assert!(answer.has(all(&[RCLOSE, WCLOSE, END])));
         assert_eq!((scene.closed(), scene.outputs()), (Some(Err(Failure::StoppedReading)), vec![false]));
+    }
+}
+
+//= X-20 test
+#[test]
+fn the_end_of_a_message_that_cannot_be_sent_is_missing_as_a_byte_would_be() {
+    // Of a message, of a message and the beginning of another, and of one that the end of the stream ends.
+    for (wholes, rest, ends, is_success) in [(100, 0, false, true), (100, 50, false, false), (0, 50, true, true)] {
+        for codec in CODECS {
+            let mut scene = Scene::opened(codec, ControlBlock { sreq_every: 0, ..block(Service::Connection) });
+            let mut sent = if wholes > 0 { scene.send(wholes) } else { Vec::new() };
+            if rest > 0 {
+                sent.extend(scene.output(rest, |output| Output { is_last: ends, asks: true, ..output }));
+            }
+            // The peer wants no more than what it has, which is all that has left.
+            let echo = sent.last().expect("sent").sync;
+            let mut end = scene.status(RCLOSE | WCLOSE, wholes + rest, 200_000, echo);
+            end.seq = scene.n(0);
+            scene.feed(&end);
+            scene.close(Close::Full);
+            let closed = scene.closed().expect("over");
+            assert_eq!(closed.is_ok(), is_success, "{codec:?}: {wholes} and {rest}: {closed:?}");
+        }
     }
 }
 

@@ -597,6 +597,46 @@ fn whoever_asks_for_all_but_the_first_has_had_it_from_another() {
 }
 
 #[test]
+fn whoever_asks_for_nothing_but_what_has_ended_was_started_again() {
+    //= Z-13, Z-19 test
+    let first = request(&[(0, 10)]);
+    let served = || {
+        let mut half = Half::sender(&config());
+        half.send(&bytes(10));
+        half.feed(&first);
+        let sequence = units(&mut half)[0].sequence;
+        half.feed(&ack(true, &[sequence, sequence + 1]));
+        assert!(half.take_events().iter().any(sent(0, Ok(()))));
+        half
+    };
+    let mut half = served();
+    half.send(&bytes(10));
+    for _ in 0..10 {
+        half.feed(&first);
+        half.feed(&flow());
+        half.millis(999);
+        assert!(half.take_events().is_empty());
+    }
+    half.millis(10);
+    half.feed(&first);
+    let events = half.take_events();
+    assert!(events.iter().any(sent(1, Err(Failure::PeerGone))) && events.len() == 2, "{events:?}");
+    // One that came late is no sign; neither is one without numbers, by which a receiver introduces itself.
+    let mut half = served();
+    half.send(&bytes(10));
+    half.feed(&first);
+    half.feed(&request(&[]));
+    half.millis(5000);
+    half.feed(&request(&[(1, 10)]));
+    assert_eq!(names(&units(&mut half)), [(1, 0)]);
+    let mut half = served();
+    half.millis(60_000);
+    half.feed(&first);
+    half.feed(&flow());
+    assert!(half.take_events().is_empty(), "there is nothing that could wait");
+}
+
+#[test]
 fn requests_of_another_life_of_the_receiver_do_not_keep_a_message_alive() {
     //= Z-19 test
     let (mut half, _, _) = started(&config(), 10);

@@ -348,10 +348,10 @@ impl Sender {
         self.counters.requests_received += 1;
         let next = self.next_number();
         let mut ahead_only = true;
-        let mut highest = 0;
+        let mut highest = None;
         for (number, capacity) in pairs.iter() {
             let number = unwrap32(next, number);
-            highest = number.max(highest);
+            highest = highest.max(Some(number));
             if number >= next + Config::REQUESTS_AHEAD {
                 self.counters.requests_ignored += 1;
             } else if number >= next {
@@ -374,13 +374,15 @@ impl Sender {
     }
 
     /// Requests come in the order of the messages, and again until they are answered. Who asks for later ones all the time,
-    /// and never for the first, has had that one already: from a sender before this one. They would wait for each other
-    /// without end.
+    /// and never for the first, has had that one already: from a sender before this one. Who asks all the time for those alone
+    /// that have ended is not who has had them: it was started again. They would wait for each other without end.
     //= Z-19
-    fn watch_pairing(&mut self, now: Time, highest: u64) {
+    fn watch_pairing(&mut self, now: Time, highest: Option<u64>) {
         if self.messages.front().is_none_or(|first| first.state != State::Waiting) {
             self.passed_over_since = None;
-        } else if highest > self.base && *self.passed_over_since.get_or_insert(now) + self.config.peer_timeout <= now {
+        } else if highest.is_some_and(|highest| highest != self.base)
+            && *self.passed_over_since.get_or_insert(now) + self.config.peer_timeout <= now
+        {
             self.fail_all(Failure::PeerGone);
         }
     }

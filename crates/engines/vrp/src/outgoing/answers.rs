@@ -5,7 +5,7 @@
 //! congestion controller is concerned: otherwise a contract would hide congestion.
 
 use super::frame::{OutFrame, State};
-use super::{Outgoing, PINGS_KEPT, Path};
+use super::{Answered, Outgoing, PINGS_KEPT, Path};
 use crate::{Event, Failure, LossSummary, Sent};
 use pinnace_core::{IntervalSet, Placed, RxMeta, Time};
 use pinnace_wire::vrp::{Control, REPORT_OVERFLOW, Tag};
@@ -34,6 +34,7 @@ impl Outgoing {
     fn on_control(&mut self, now: Time, control: &Control<'_>) {
         self.counters.controls_received += 1;
         let number = control.frame();
+        self.batch.answered = None;
         let mut acknowledged = None;
         let mut accepted = None;
         let mut reported = false;
@@ -104,6 +105,7 @@ impl Outgoing {
             self.contradict(number);
             return;
         }
+        self.measure(now);
         // Also without a tag: so a receiver answers that waits for the first packet, or for its application.
         if !is_of_path && self.by_number.contains_key(&number) {
             self.on_answer(now, number, accepted.is_none() && !is_missing);
@@ -213,8 +215,11 @@ impl Outgoing {
         }
     }
 
-    /// The measure that an acknowledgement of a packet sent once gives.
-    fn measure(&mut self, now: Time, sent_at: Time) {
+    /// What an answer says of the round trip: what it acknowledges that left last, if that was sent once. The rest may have
+    /// come long ago, and its acknowledgement have been lost; this one is for what came last.
+    //= V-S10
+    fn measure(&mut self, now: Time) {
+        let Some(Answered { sent_at, is_measure: true }) = self.batch.answered.take() else { return };
         let rtt = now.since(sent_at);
         self.rtt.on_sample(now, rtt);
         self.batch.rtt = Some(self.batch.rtt.map_or(rtt, |least| least.min(rtt)));
@@ -232,10 +237,9 @@ impl Outgoing {
         if let Some(flight) = self.flights.settle(cell.flight) {
             self.delivery.on_packet_acked(now, u64::from(flight.bytes), &flight.stamp);
             let sent_at = flight.stamp.sent_at;
-            if !cell.resent {
-                //= V-S10
-                self.measure(now, sent_at);
-            } else if cell.timed_out && self.rtt.minimum().is_some_and(|least| now.since(sent_at) < least * 3 / 4) {
+            let is_measure = !cell.resent && frame.has_waited_for_nothing_since(sent_at);
+            self.batch.on_answered(sent_at, is_measure);
+            if cell.timed_out && self.rtt.minimum().is_some_and(|least| now.since(sent_at) < least * 3 / 4) {
                 self.counters.timeouts_spurious += 1;
             }
         }
@@ -274,7 +278,6 @@ impl Outgoing {
         if packet < frame.first {
             return Ok(());
         }
-        let mut measured = None;
         let is_inline = frame.inline;
         frame.acknowledge_below(packet + 1, |frame, number, cell| {
             let Some(flight) = flights.settle(cell.flight) else { return };
@@ -283,21 +286,17 @@ impl Outgoing {
                 batch.lost_sent_at = batch.lost_sent_at.max(flight.stamp.sent_at);
             } else {
                 delivery.on_packet_acked(now, u64::from(flight.bytes), &flight.stamp);
-                if number == packet && !cell.resent {
-                    measured = Some(flight.stamp.sent_at);
-                }
+                let sent_at = flight.stamp.sent_at;
+                let is_once = !cell.resent && frame.has_waited_for_nothing_since(sent_at);
+                batch.on_answered(sent_at, number == packet && is_once);
             }
         });
         if is_inline && packet + 1 == frame.packets && frame.headers_sent == 1 {
             // They travelled in the header. Without this, whoever sends only small frames would measure nothing, and a
             // time-out that has doubled would never come down.
-            //= V-S10
-            measured = Some(frame.header_sent_at);
+            batch.on_answered(frame.header_sent_at, true);
         }
         let is_late = frame.repeat_until.is_some_and(|until| until <= now);
-        if let Some(sent_at) = measured {
-            self.measure(now, sent_at);
-        }
         if is_late {
             self.repeat_what_is_waited_for(slot);
             self.probe(slot);

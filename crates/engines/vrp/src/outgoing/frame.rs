@@ -407,6 +407,14 @@ impl OutFrame {
         }
     }
 
+    /// Whether a packet that left at `sent_at` was answered as soon as it came. One that came before the frame's header is
+    /// answered with that, and where the header was repeated nobody knows with which: Karn's rule for a packet that was sent
+    /// once, and had to wait for one that was not.
+    //= V-S5
+    pub(super) fn has_waited_for_nothing_since(&self, sent_at: Time) -> bool {
+        self.headers_sent == 1 || sent_at > self.header_sent_at
+    }
+
     /// When the frame ends without an answer, or is given up.
     pub(super) fn ends_at(&self, config: &Config) -> Time {
         let life = self.heard_at + config.life_timeout;

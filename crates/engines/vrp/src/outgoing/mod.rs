@@ -145,6 +145,26 @@ struct Batch {
     rtt: Option<Duration>,
     lost_bytes: u64,
     lost_sent_at: Time,
+    /// Of the answer being handled.
+    answered: Option<Answered>,
+}
+
+/// What an answer acknowledges that left last.
+#[derive(Clone, Copy, Debug)]
+struct Answered {
+    sent_at: Time,
+    /// It was sent once, and acknowledged by name.
+    is_measure: bool,
+}
+
+impl Batch {
+    /// Of what left together one that is a measure is enough.
+    fn on_answered(&mut self, sent_at: Time, is_measure: bool) {
+        let new = (sent_at, is_measure);
+        if self.answered.is_none_or(|old| (old.sent_at, old.is_measure) < new) {
+            self.answered = Some(Answered { sent_at, is_measure });
+        }
+    }
 }
 
 impl Outgoing {
@@ -615,7 +635,7 @@ impl Outgoing {
 
     /// What a batch of answers, or a time-out, means for the pace.
     fn end_batch(&mut self, now: Time) {
-        let Batch { rtt, lost_bytes, lost_sent_at } = core::mem::take(&mut self.batch);
+        let Batch { rtt, lost_bytes, lost_sent_at, answered: _ } = core::mem::take(&mut self.batch);
         let in_flight_after = self.flights.bytes();
         if lost_bytes > 0 {
             self.congestion.on_loss(&LossSample { now, lost_bytes, sent_at: lost_sent_at, in_flight_after });

@@ -133,10 +133,21 @@ pub struct Outgoing {
     closed: bool,
     /// The newest answer to anything.
     heard_at: Time,
+    probe: Probe,
     /// Of the read being handled.
     batch: Batch,
     scratch: Vec<u8>,
     events: VecDeque<Event>,
+}
+
+/// What a silent peer was asked with.
+#[derive(Clone, Copy, Debug, Default)]
+struct Probe {
+    /// How often, since it was heard of then.
+    count: u32,
+    heard_at: Time,
+    /// When last.
+    at: Time,
 }
 
 /// What a batch of answers says together.
@@ -225,6 +236,7 @@ impl Outgoing {
             farewell_sent: 0,
             closed: false,
             heard_at: now,
+            probe: Probe::default(),
             batch: Batch::default(),
             scratch: Vec::new(),
             events: VecDeque::new(),
@@ -665,6 +677,7 @@ impl Outgoing {
         };
         PollAt::at(ping)
             .min(PollAt::at(self.flights.oldest().map(self.deadline())))
+            .min(PollAt::at(self.probe_at()))
             .min(PollAt::at(self.timers.next_at()))
             .min(PollAt::at(self.paced_until))
             .min(PollAt::at(self.close_at))

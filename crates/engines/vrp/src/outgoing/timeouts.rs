@@ -3,10 +3,13 @@
 
 use super::flights::{Cargo, Flight};
 use super::frame::{OutFrame, State};
-use super::{CLOSES_WAITING, NOT_BEGUN, Outgoing, Path, TIMEOUT_CAP};
+use super::{CLOSES_WAITING, NOT_BEGUN, Outgoing, Path, Probe, TIMEOUT_CAP};
 use crate::{Event, Failure};
 use core::time::Duration;
 use pinnace_core::Time;
+
+/// How often a silent peer is asked before its time-outs are over.
+const PROBES: u32 = 6;
 
 impl Outgoing {
     pub(crate) fn handle_timeout(&mut self, now: Time) {
@@ -16,6 +19,7 @@ impl Outgoing {
         self.on_ping_timer(now);
         self.on_alive_timer(now);
         self.on_flight_timer(now);
+        self.on_probe_timer(now);
         while let Some((slot, ticket)) = self.timers.poll_expired(now) {
             self.on_life_timer(now, slot, ticket);
         }
@@ -118,6 +122,30 @@ impl Outgoing {
                 self.congestion.on_timeout(now);
             }
             self.end_batch(now);
+        }
+    }
+
+    /// When a peer of which nothing comes is asked with one packet, however often time-outs have doubled: after twice the time
+    /// that they would take without, and each time after twice as long again. A sender of small frames, one after the other,
+    /// waited for a time-out after each loss, and where a tenth is lost they double more often than samples bring them down.
+    //= V-S5
+    pub(super) fn probe_at(&self) -> Option<Time> {
+        let oldest = self.flights.oldest()?.stamp.sent_at;
+        let count = if self.probe.heard_at == self.heard_at { self.probe.count } else { 0 };
+        let wait = self.patience_undoubled().saturating_mul(2 << count.min(PROBES));
+        (count < PROBES).then(|| oldest.max(self.heard_at).max(self.probe.at) + wait)
+    }
+
+    fn on_probe_timer(&mut self, now: Time) {
+        if self.probe_at().is_none_or(|at| at > now) {
+            return;
+        }
+        let count = if self.probe.heard_at == self.heard_at { self.probe.count } else { 0 };
+        self.probe = Probe { count: count + 1, heard_at: self.heard_at, at: now };
+        if let Some(&Flight { slot, ticket, .. }) = self.flights.oldest()
+            && self.frame(slot, ticket).is_some()
+        {
+            self.urge(slot);
         }
     }
 

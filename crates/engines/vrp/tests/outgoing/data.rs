@@ -43,14 +43,16 @@ fn a_small_frame_travels_in_its_header() {
 fn small_frames_measure_the_path() {
     //= V-S10 test
     let mut half = Half::open(&config());
-    // Four lost headers, and the time-out is at its cap.
-    for expected in [600, 1200, 2000] {
+    // Lost headers, and the time-out has doubled.
+    for _ in 0..3 {
         let (frame, _) = half.begin(200, |_| ());
         let timeout = half.tx().timeout();
         half.advance(timeout);
+        let doubled = half.tx().timeout();
         half.say(frame, &[Tag::FrameOk(frame), Tag::Ack(1)]);
-        assert_eq!(half.tx().timeout(), ms(expected), "a header that was sent twice measures nothing");
+        assert_eq!(half.tx().timeout(), doubled, "a header that was sent twice measures nothing");
     }
+    assert_eq!(half.tx().timeout(), ms(1200));
     for _ in 0..40 {
         let (frame, left) = half.begin(200, |_| ());
         assert_eq!(left.len(), 1);
@@ -60,6 +62,59 @@ fn small_frames_measure_the_path() {
     let round_trip = half.tx().round_trip().unwrap();
     assert!((ms(50)..ms(51)).contains(&round_trip), "{round_trip:?}");
     assert!(half.tx().timeout() < ms(200), "{:?}", half.tx().timeout());
+}
+
+#[test]
+fn a_silent_peer_is_asked_however_often_time_outs_have_doubled() {
+    //= V-S5 test
+    let mut half = Half::open(&config());
+    // A time-out of a second and more.
+    let (frame, _) = half.begin(2500, |_| ());
+    half.say(frame, &[Tag::FrameOk(frame)]);
+    half.advance(ms(3000));
+    half.say(frame, &[Tag::Ack(24)]);
+    assert!(half.tx().timeout() > ms(1000), "{:?}", half.tx().timeout());
+    half.take();
+    let (frame, left) = half.begin(2500, |_| ());
+    half.say(frame, &[Tag::FrameOk(frame)]);
+    assert_eq!(left.len() + half.take_data().len(), 1 + 25);
+    half.say(frame, &[Tag::Ack(23)]);
+    let begun = half.now;
+    let mut asked = Vec::new();
+    for _ in 0..100 {
+        half.advance(ms(20));
+        asked.extend(half.take_data().iter().map(|data| (half.now.since(begun).as_millis() as u64, data.packet)));
+    }
+    assert!(asked.iter().all(|&(_, packet)| packet == 24), "the last one alone: {asked:?}");
+    let gaps: Vec<u64> = asked.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    assert!(asked[0].0 < 1000 && gaps.iter().all(|gap| *gap >= 300), "sooner than in a second, and seldom: {asked:?}");
+    // It is there.
+    half.say(frame, &[Tag::Ack(24)]);
+    assert!(half.take_ends().iter().all(|(_, result)| result.is_ok()));
+}
+
+#[test]
+fn a_late_acknowledgement_of_what_came_long_ago_measures_nothing() {
+    //= V-S10 test
+    let mut half = Half::open(&config());
+    let (frame, _) = half.begin(300, |_| ());
+    half.say(frame, &[Tag::FrameOk(frame)]);
+    let before = half.tx().round_trip().unwrap();
+    // Packets 1 and 2 came at once, and that was lost. Packet 0 had to be sent again, and shows all three.
+    half.advance(ms(5));
+    half.say(frame, &[Tag::Nack(0)]);
+    half.advance(ms(900));
+    half.say(frame, &[Tag::SingleAck(1), Tag::SingleAck(0), Tag::Ack(2)]);
+    assert_eq!(half.tx().round_trip().unwrap(), before);
+    assert_eq!(half.take_ends().len(), 1);
+    // Data that came before their header waited for it, which was sent again.
+    let (frame, left) = half.begin(300, |_| ());
+    assert_eq!(left.len(), 1 + 3, "early");
+    half.advance(ms(5));
+    half.say(frame, &[Tag::MissingHeader(frame)]);
+    half.advance(ms(100));
+    half.say(frame, &[Tag::FrameOk(frame), Tag::Ack(2)]);
+    assert_eq!(half.tx().round_trip().unwrap(), before);
 }
 
 #[test]

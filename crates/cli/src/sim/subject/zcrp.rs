@@ -35,11 +35,11 @@ impl Application<Zcrp> for Messages {
     // ended.
     fn on_start(&mut self, _: Time, host: &mut HostHandle<'_, Zcrp>) {
         let Common { plan, side, .. } = &self.common;
-        let numbered = plan.sizes.iter().enumerate();
-        self.buffers = match side {
-            Side::Sender => numbered.map(|(n, &size)| host.add_buffer(plan.content().message(n, size))).collect(),
-            Side::Receiver => numbered.map(|(_, &size)| host.add_buffer(vec![0; size as usize])).collect(),
+        let memory = |(number, &size): (usize, &u32)| match side {
+            Side::Sender => plan.content().message(number, size),
+            Side::Receiver => vec![0; size as usize],
         };
+        self.buffers = plan.sizes.iter().enumerate().map(|sized| host.add_buffer(memory(sized))).collect();
         host.call(|engine| {
             for (&buffer, &size) in self.buffers.iter().zip(&plan.sizes) {
                 match side {

@@ -25,6 +25,8 @@ const LOSSY: &str = "rate=50mbit,delay=10ms,jitter=1ms,loss=3%,burst-loss=0.5%:3
 fn the_same_seed_gives_the_same_bytes_and_another_one_does_not() {
     let protocols = PROTOCOLS.map(|protocol| ["--trace", "50", "--protocol", protocol]);
     let others = [&["--json", "--trace", "50"][..], &["--congestion", "cubic"]];
+    let largest = u64::MAX.to_string();
+    assert!(sim(&["--protocol", "zcrp,vrp,xtp,qmp,a1", "--count", "2", "--seed", &largest]).status.success());
     for extra in others.into_iter().chain(protocols.iter().map(|extra| &extra[..])) {
         let run = |seed: &str| {
             let arguments = [&["--network", LOSSY, "--count", "4", "--seed", seed], extra].concat();
@@ -93,6 +95,18 @@ fn everything_arrives_and_the_sums_are_right() {
         assert!(report["datagrams_sent"].as_u64() > report["datagrams_resent"].as_u64(), "{protocol}: {report}");
         let goodput = report["bits_per_second"].as_f64().expect("a rate");
         assert!(goodput > 1e6 && goodput < 50e6, "{protocol}: {goodput}");
+    }
+}
+
+#[test]
+fn messages_of_nothing_arrive_too() {
+    for protocol in PROTOCOLS {
+        let (report, code) = json(&["--protocol", protocol, "--size", "0", "--count", "3"]);
+        assert_eq!(
+            (code, &report["arrived"], &report["bytes"]),
+            (Some(0), &Value::Bool(true), &0.into()),
+            "{protocol}"
+        );
     }
 }
 
@@ -230,7 +244,7 @@ fn wrong_arguments_are_explained() {
         (["--size", "1GiB"], "at most 2 GiB"),
         (["--until", "0"], "expected seconds"),
         (["--datagram", "20"], "29..=65507"),
-        (["--loss-rate", "5%"], "ZCRP loses nothing; --protocol vrp"),
+        (["--loss-rate", "5%"], "only VRP has contracts"),
         (["--congestion", "vegas"], "choose bbr, bbr:30%"),
         (["--congestion", "bbr:60%"], "1 % to 50 %"),
         (["--protocol", "tcp"], "possible values: zcrp, vrp, xtp, qmp, a1"),

@@ -57,8 +57,8 @@ Examples:
   pinnace sim --protocol zcrp,vrp,xtp,qmp,a1 --plot five.svg
   pinnace sim --network rate=50mbit,delay=10ms,partition=0.2s..1min     # the path dies: exit code 3
 
-Exit code: 0 if every message arrived, whole or within its contract, and was verified; 3 if a peer counted as gone, 4 if content was altered, 1 \
-for any other failure; 2 for bad arguments.";
+Exit code: 0 if every message arrived, whole or within its contract, and was verified; 3 if a peer counted as gone, 4 if \
+content was altered, 1 for any other failure; 2 for bad arguments.";
 
 /// Send messages over an emulated network, repeatable from a seed
 #[derive(clap::Args, Clone, Debug)]
@@ -169,9 +169,7 @@ const MOST_BYTES: u64 = 2 << 30;
 impl Args {
     fn plans(&self) -> Result<Vec<Plan>, String> {
         if !self.protocol.contains(&Protocol::Vrp) && self.contract != ContractArgs::default() {
-            let titles: Vec<&str> = self.protocol.iter().map(|protocol| protocol.title()).collect();
-            let titles = titles.join(", ");
-            return Err(format!("--loss-rate and --critical: {titles} loses nothing; --protocol vrp has contracts"));
+            return Err("--loss-rate and --critical: only VRP has contracts; add it to --protocol".to_owned());
         }
         let pattern = if self.sizes.is_empty() { std::slice::from_ref(&self.size) } else { &self.sizes };
         let sizes: Vec<u32> = pattern.repeat(self.count as usize);

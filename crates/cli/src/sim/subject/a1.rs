@@ -122,7 +122,8 @@ fn record(plan: &Plan) -> Result<Qos, Error> {
         return Err(Error::usage(format!("--datagram: A1's header alone takes {HEADER_BYTES} bytes")));
     }
     let most = ((plan.datagram - HEADER_BYTES) as u32).min(MAX_BLOCK_BYTES);
-    let largest = plan.sizes.iter().copied().max().unwrap_or(0);
+    // Where nothing may be sent not even empty messages may.
+    let largest = plan.sizes.iter().copied().max().unwrap_or(0).max(1);
     let block_size = even_piece(largest, most);
     if largest.div_ceil(block_size) > u16::MAX.into() {
         let longest = super::super::units::bytes(u64::from(u16::MAX) * u64::from(most));
@@ -132,7 +133,7 @@ fn record(plan: &Plan) -> Result<Qos, Error> {
         )));
     }
     let bytes = plan.window.map_or(MOST_BYTES, u64::from);
-    let outstanding = (bytes / u64::from(largest.max(1))).clamp(1, OUTSTANDING.into()) as u32;
+    let outstanding = (bytes / u64::from(largest)).clamp(1, OUTSTANDING.into()) as u32;
     Ok(Qos { block_size, largest_sent: largest, largest_received: largest, outstanding, ..Config::default().max_qos })
 }
 
@@ -148,7 +149,7 @@ impl Program for Blocks {
                 local: Address { host, port: PORT },
                 congestion: plan.congestion,
                 control_bytes: Config::default().control_bytes.min(plan.datagram),
-                seed: 2 * plan.seed + u64::from(host),
+                seed: common.seed(),
                 ..Config::default()
             };
             let (connection, message, at, is_altered) = (None, 0, 0, false);

@@ -8,11 +8,11 @@ pub(super) mod vrp;
 pub(super) mod xtp;
 pub(super) mod zcrp;
 
-use super::tally::{Shared, Side};
+use super::tally::{Failed, Got, Shared, Side};
 use super::transfer::Plan;
 use crate::exit::Error;
 use core::time::Duration;
-use pinnace_core::{Engine, Time};
+use pinnace_core::{Engine, Time, mix64};
 use pinnace_sim::Application;
 
 /// The program at one end.
@@ -84,13 +84,18 @@ impl Common {
         [Side::Sender, Side::Receiver].map(|side| Self { plan: plan.clone(), side, tally: tally.clone() })
     }
 
+    /// What is random at this end follows from it: another one than at the other end.
+    fn seed(&self) -> u64 {
+        mix64(self.plan.seed).wrapping_add(self.side as u64)
+    }
+
     /// The message has ended at this end.
-    fn end(&self, now: Time, number: usize, result: Result<super::tally::Got, super::tally::Failed>) {
+    fn end(&self, now: Time, number: usize, result: Result<Got, Failed>) {
         self.tally.borrow_mut().end(now, self.side, number, result);
     }
 
     /// All that has not ended at this end fails.
-    fn fail(&self, now: Time, failed: &super::tally::Failed) {
+    fn fail(&self, now: Time, failed: &Failed) {
         self.tally.borrow_mut().fail(now, self.side, failed);
     }
 

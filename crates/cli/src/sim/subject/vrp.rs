@@ -142,10 +142,10 @@ impl Program for Frames {
             tickets: BTreeMap::new(),
         });
         let most = plan.sizes.iter().max().copied().unwrap_or(0);
-        let mut receiving = config(plan.seed ^ 1);
+        let mut receiving = config(second.common.seed());
         receiving.limits.bytes = receiving.limits.bytes.max(4 * u64::from(most));
         Ok([
-            (Vrp::outgoing(Outgoing::new(config(plan.seed), Time::ZERO)), first),
+            (Vrp::outgoing(Outgoing::new(config(first.common.seed()), Time::ZERO)), first),
             (Vrp::incoming(Incoming::new(receiving, Time::ZERO)), second),
         ])
     }

@@ -202,10 +202,8 @@ impl Program for Stream {
     type Engine = Xtp;
 
     fn ends(plan: &Plan, tally: &Shared) -> Result<[(Xtp, Self); 2], Error> {
-        let mut seed = 2 * plan.seed;
         Ok(Common::pair(plan, tally).map(|common| {
-            let (config, block) = set_up(plan, seed);
-            seed += 1;
+            let (config, block) = set_up(plan, common.seed());
             let program =
                 Self { common, block, context: None, message: 0, at: 0, is_altered: false, tickets: BTreeMap::new() };
             (Xtp::new(config, Time::ZERO), program)

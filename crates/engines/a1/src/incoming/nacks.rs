@@ -47,10 +47,11 @@ impl Nacks {
         self.silent_rounds = 0;
     }
 
-    /// How long a repetition is waited for.
-    fn wait(&self, rtt: Option<Duration>) -> Duration {
+    /// How long a repetition is waited for. What is due in a moment stays due in it, in however many datagrams it is asked for.
+    fn wait(&self, now: Time, rtt: Option<Duration>) -> Duration {
         let trip = rtt.unwrap_or(INITIAL_WAIT).max(MIN_WAIT);
-        let doublings = self.silent_rounds.saturating_sub(PATIENT_ROUNDS).min(16);
+        let rounds = self.silent_rounds.saturating_sub(u32::from(now == self.round_at));
+        let doublings = rounds.saturating_sub(PATIENT_ROUNDS).min(16);
         trip.saturating_mul(1 << doublings).min(MAX_WAIT.max(trip))
     }
 
@@ -65,7 +66,7 @@ impl Nacks {
         if !self.fresh.is_empty() {
             return Due::Now;
         }
-        Due::at(now, self.asked.front().map(|(_, at)| *at + self.wait(rtt)))
+        Due::at(now, self.asked.front().map(|(_, at)| *at + self.wait(now, rtt)))
     }
 
     /// Moves at most `max` ranges that are due into `out`, rising. `ahead` are the blocks that have come above `expected`.
@@ -80,7 +81,7 @@ impl Nacks {
         out: &mut Vec<(u64, u64)>,
     ) -> bool {
         out.clear();
-        let wait = self.wait(rtt);
+        let wait = self.wait(now, rtt);
         // Those that are asked for now stand behind these.
         for _ in 0..self.asked.len() {
             if out.len() >= max {
@@ -92,7 +93,7 @@ impl Nacks {
             }
         }
         let again = out.len();
-        // Those of one moment, in however many datagrams, are one round.
+        // Those of one moment are one round.
         if again > 0 && now >= self.round_at + wait {
             (self.silent_rounds, self.round_at) = (self.silent_rounds.saturating_add(1), now);
         }

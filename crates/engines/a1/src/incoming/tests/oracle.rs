@@ -225,9 +225,10 @@ impl Oracle {
     }
 
     /// A round trip, thrice; then twice as long each time that nothing was heard since, up to half a second.
-    fn nack_wait(&self, rtt: Option<Duration>) -> Duration {
+    fn nack_wait(&self, now: Time, rtt: Option<Duration>) -> Duration {
         let trip = rtt.unwrap_or(Duration::from_millis(20)).max(Duration::from_micros(10));
-        let longer = (3..self.silent_rounds).fold(trip, |wait, _| wait.saturating_mul(2));
+        let rounds = if now == self.round_at { self.silent_rounds.saturating_sub(1) } else { self.silent_rounds };
+        let longer = (3..rounds).fold(trip, |wait, _| wait.saturating_mul(2));
         longer.min(trip.max(Duration::from_millis(500)))
     }
 
@@ -436,7 +437,7 @@ impl World {
         let named: Vec<u64> = ranges.iter().flat_map(|&(low, high)| low..high).collect();
         assert!(ranges.len() <= max && named.is_sorted_by(|a, b| a < b));
         assert_eq!(is_again, named.iter().all(|number| self.oracle.asked.contains_key(number)));
-        let wait = self.oracle.nack_wait(rtt);
+        let wait = self.oracle.nack_wait(self.now, rtt);
         let is_due = |number: &u64| self.oracle.asked.get(number).is_none_or(|at| *at + wait <= self.now);
         let all: Vec<u64> = self.oracle.missing().into_iter().filter(is_due).collect();
         if ranges.len() < max {

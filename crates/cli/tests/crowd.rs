@@ -87,12 +87,14 @@ fn a_crowd_that_takes_all_descriptors_is_served_in_turn() {
     std::thread::sleep(Duration::from_secs(1));
     let worked = listening.ticks() - begun;
     assert!(worked < 30, "{worked} hundredths of a second of work in one");
-    // Who is silent makes room, as where all places are taken.
-    for (sending, _sender) in crowd {
+    // Who is idle makes room, as where all places are taken, though it is there still.
+    let (sendings, senders): (Vec<_>, Vec<_>) = crowd.into_iter().unzip();
+    for sending in sendings {
         sending.wait().expect("it arrives");
     }
     let sent = run(&["zcrp", "send", "--to", &listening.address, "--size", "10"]);
     assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    drop(senders);
     listening.signal("-INT");
     let (code, out, err) = listening.finish();
     assert_eq!((code, out.matches("\"event\":\"message\"").count()), (Some(130), 7), "{err}");

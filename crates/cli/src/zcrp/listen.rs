@@ -127,7 +127,7 @@ fn linger(receiver: &Receiver) -> Result<(), Error> {
     linger::while_repeated(patience, || receiver.counters().units_duplicate)
 }
 
-/// How long a sender is silent.
+/// How long a sender has had nothing to send.
 #[derive(Default)]
 struct Silence {
     since: Option<Instant>,
@@ -135,10 +135,11 @@ struct Silence {
 }
 
 impl Silence {
-    /// Whether it has sent nothing for so long that it would have answered requests meanwhile (Z-21), with no message half sent.
+    /// Whether it has sent nothing for so long, with no message half sent, but that it has nothing (Z-21): who is there and idle
+    /// makes room as well, or those who wait for its place would wait for it without end.
     fn is_long(&mut self, receiver: &Receiver) -> bool {
         const LONG: Duration = Duration::from_secs(3);
-        let heard = receiver.link_counters().datagrams_received;
+        let heard = receiver.link_counters().datagrams_received.saturating_sub(receiver.counters().idles_received);
         if heard != self.heard || self.since.is_none() {
             (self.since, self.heard) = (Some(Instant::now()), heard);
         }

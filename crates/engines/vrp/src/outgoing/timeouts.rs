@@ -131,17 +131,21 @@ impl Outgoing {
     //= V-S5
     pub(super) fn probe_at(&self) -> Option<Time> {
         let oldest = self.flights.oldest()?.stamp.sent_at;
-        let count = if self.probe.heard_at == self.heard_at { self.probe.count } else { 0 };
+        let count = self.probes();
         let wait = self.patience_undoubled().saturating_mul(2 << count.min(PROBES));
         (count < PROBES).then(|| oldest.max(self.heard_at).max(self.probe.at) + wait)
+    }
+
+    /// How often it was asked since it was heard of last.
+    fn probes(&self) -> u32 {
+        if self.probe.heard_at == self.heard_at { self.probe.count } else { 0 }
     }
 
     fn on_probe_timer(&mut self, now: Time) {
         if self.probe_at().is_none_or(|at| at > now) {
             return;
         }
-        let count = if self.probe.heard_at == self.heard_at { self.probe.count } else { 0 };
-        self.probe = Probe { count: count + 1, heard_at: self.heard_at, at: now };
+        self.probe = Probe { count: self.probes() + 1, heard_at: self.heard_at, at: now };
         if let Some(&Flight { slot, ticket, .. }) = self.flights.oldest()
             && self.frame(slot, ticket).is_some()
         {
@@ -199,9 +203,9 @@ impl Outgoing {
         }
     }
 
-    /// The frame has been silent for a good part of its life. Where much is lost, the time-out may have doubled so often that
-    /// few repetitions are left before its time is over, and no new packet measures the path: one packet, or its header, asks
-    /// as soon as it would have, had nothing doubled. What left later may still be answered.
+    /// One packet of the frame, or its header, asks: it has been silent for a good part of its life, or the peer has. Where much
+    /// is lost, the time-out may have doubled so often that few repetitions are left before its time is over, and no new packet
+    /// measures the path. What left later may still be answered.
     fn urge(&mut self, slot: usize) {
         match self.slots[slot].as_deref() {
             Some(frame) if frame.state == State::Announced => self.queue_header(slot),

@@ -223,8 +223,8 @@ fn drive<P: Program>(simulation: &mut Simulation<P::Engine, P>, deadline: Time) 
         interrupt::check()?;
         let end = (Time::ZERO + line.next_end()).min(deadline);
         let outcome = simulation.run(end);
-        let progress = P::progress(simulation.engine(SENDER), simulation.engine(RECEIVER));
-        let now = Moment { bytes: progress.bytes, resent: progress.resent, lost: simulation.trace().lost() };
+        let figures = P::figures(simulation.engine(SENDER), simulation.engine(RECEIVER));
+        let now = Moment { bytes: figures.bytes_received, resent: figures.resent, lost: simulation.trace().lost() };
         line.push(Moment {
             bytes: now.bytes - before.bytes,
             resent: now.resent - before.resent,

@@ -1,6 +1,6 @@
 //! Messages over a reliable connection of A1: whenever there is room, the next is queued.
 
-use super::{Common, Figures, Program, Progress};
+use super::{Common, Figures, Program, list};
 use crate::exit::Error;
 use crate::sim::tally::{Failed, Got, Shared, Side};
 use crate::sim::transfer::{Plan, RECEIVER};
@@ -70,12 +70,7 @@ impl Blocks {
 
     fn closed(&self, now: Time, failure: &Failure) {
         let is_gone = matches!(failure, Failure::TimedOut | Failure::Abandoned);
-        self.common.fail(now, &Failed::new(is_gone, failure));
-        let mut tally = self.common.tally.borrow_mut();
-        if self.common.side == Side::Sender && *failure == Failure::TimedOut {
-            let messages = tally.open(Side::Receiver);
-            tally.never_told(messages);
-        }
+        self.common.closed(now, &Failed::new(is_gone, failure), *failure == Failure::TimedOut);
     }
 }
 
@@ -158,10 +153,6 @@ impl Program for Blocks {
         }))
     }
 
-    fn progress(sender: &A1, receiver: &A1) -> Progress {
-        Progress { bytes: receiver.counters().bytes_received, resent: sender.counters().blocks_repeated }
-    }
-
     fn figures(sender: &A1, receiver: &A1) -> Figures {
         let (sent, got) = (sender.counters(), receiver.counters());
         Figures {
@@ -183,13 +174,7 @@ impl Program for Blocks {
         let again = if head.header.is_retransmitted { " again" } else { "" };
         let body = match Body::parse(&head, &datagram[HEADER_BYTES..]) {
             Ok(Body::Data(block)) => format!(", {}.{} of {}", block.message(), block.index(), block.count()),
-            Ok(Body::Ack(ranges) | Body::Nack(ranges)) => {
-                let mut text = String::new();
-                for (low, high) in ranges.iter().take(MOST_RANGES) {
-                    text += &format!(" {low}..{high}");
-                }
-                text + if ranges.iter().nth(MOST_RANGES).is_some() { " ..." } else { "" }
-            }
+            Ok(Body::Ack(ranges) | Body::Nack(ranges)) => list(ranges.iter()),
             Ok(_) => String::new(),
             Err(_) => return "malformed".to_owned(),
         };
@@ -197,6 +182,3 @@ impl Program for Blocks {
         format!("{kind}{again} {} edge {}{body}", head.header.sequence, head.header.edge)
     }
 }
-
-/// Ranges of an ACK or a NACK that are named.
-const MOST_RANGES: usize = 4;

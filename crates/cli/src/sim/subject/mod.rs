@@ -11,6 +11,7 @@ pub(super) mod zcrp;
 use super::tally::{Failed, Got, Shared, Side};
 use super::transfer::Plan;
 use crate::exit::Error;
+use core::fmt::Display;
 use core::time::Duration;
 use pinnace_core::{Engine, Time, mix64};
 use pinnace_sim::Application;
@@ -28,23 +29,11 @@ pub(super) trait Program: Application<Self::Engine> + Sized + 'static {
     /// If the protocol has no such messages.
     fn ends(plan: &Plan, tally: &Shared) -> Result<[(Self::Engine, Self); 2], Error>;
 
-    /// How far they are.
-    fn progress(sender: &Self::Engine, receiver: &Self::Engine) -> Progress;
-
-    /// What they counted.
+    /// What they have counted so far.
     fn figures(sender: &Self::Engine, receiver: &Self::Engine) -> Figures;
 
     /// What a datagram says, for the trace.
     fn describe(datagram: &[u8]) -> String;
-}
-
-/// Sums since the beginning.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Progress {
-    /// Payload bytes that reached the receiver for the first time.
-    pub(super) bytes: u64,
-    /// Datagrams of data that were sent again.
-    pub(super) resent: u64,
 }
 
 /// What the engines counted.
@@ -99,7 +88,26 @@ impl Common {
         self.tally.borrow_mut().fail(now, self.side, failed);
     }
 
+    /// The connection has ended too early. Where nobody has ever answered, nobody is told of the messages there.
+    fn closed(&self, now: Time, failed: &Failed, is_unanswered: bool) {
+        self.fail(now, failed);
+        if self.side == Side::Sender && is_unanswered {
+            let mut tally = self.tally.borrow_mut();
+            let messages = tally.open(Side::Receiver);
+            tally.never_told(messages);
+        }
+    }
+
     fn is_done(&self) -> bool {
         self.tally.borrow().is_complete()
     }
+}
+
+/// The first few ranges, for the trace.
+fn list<N: Display>(mut ranges: impl Iterator<Item = (N, N)>) -> String {
+    let mut text: String = ranges.by_ref().take(4).map(|(low, high)| format!(" {low}..{high}")).collect();
+    if ranges.next().is_some() {
+        text += " ...";
+    }
+    text
 }

@@ -2,7 +2,7 @@
 //!
 //! Nobody tells the receiver of a frame that its sender gave up: such a frame counts as ended with its sender.
 
-use super::{Common, Figures, Program, Progress};
+use super::{Common, Figures, Program};
 use crate::exit::Error;
 use crate::sim::tally::{Failed, Got, Shared, Side};
 use crate::sim::transfer::Plan;
@@ -148,17 +148,6 @@ impl Program for Frames {
             (Vrp::outgoing(Outgoing::new(config(first.common.seed()), Time::ZERO)), first),
             (Vrp::incoming(Incoming::new(receiving, Time::ZERO)), second),
         ])
-    }
-
-    fn progress(sender: &Vrp, receiver: &Vrp) -> Progress {
-        let mut progress = Progress::default();
-        if let Vrp::Outgoing(half) = sender {
-            progress.resent = half.counters().packets_resent;
-        }
-        if let Vrp::Incoming(half) = receiver {
-            progress.bytes = half.counters().bytes_received;
-        }
-        progress
     }
 
     fn figures(sender: &Vrp, receiver: &Vrp) -> Figures {

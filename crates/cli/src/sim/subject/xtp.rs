@@ -1,7 +1,7 @@
 //! Messages one after the other in a stream over XTP, or over QMP, whose streams have no messages: there one ends with its
 //! last byte.
 
-use super::{Common, Figures, Program, Progress};
+use super::{Common, Figures, Program, list};
 use crate::exit::Error;
 use crate::sim::Protocol;
 use crate::sim::tally::{Failed, Got, Shared, Side};
@@ -114,12 +114,7 @@ impl Stream {
 
     fn closed(&self, now: Time, failure: Failure) {
         let is_gone = matches!(failure, Failure::Unanswered | Failure::Abandoned);
-        self.common.fail(now, &Failed::new(is_gone, failure));
-        let mut tally = self.common.tally.borrow_mut();
-        if self.common.side == Side::Sender && failure == Failure::Unanswered {
-            let messages = tally.open(Side::Receiver);
-            tally.never_told(messages);
-        }
+        self.common.closed(now, &Failed::new(is_gone, failure), failure == Failure::Unanswered);
     }
 }
 
@@ -210,10 +205,6 @@ impl Program for Stream {
         }))
     }
 
-    fn progress(sender: &Xtp, receiver: &Xtp) -> Progress {
-        Progress { bytes: receiver.counters().bytes_received, resent: sender.counters().data_packets_resent }
-    }
-
     fn figures(sender: &Xtp, receiver: &Xtp) -> Figures {
         let (sent, got) = (sender.counters(), receiver.counters());
         Figures {
@@ -241,20 +232,10 @@ impl Program for Stream {
             Body::Data { data, .. } | Body::First { data, .. } => format!("seq {seq}, {} bytes", data.len()),
             Body::Status(Status { rseq, alloc, spans, .. })
             | Body::Join { status: Status { rseq, alloc, spans, .. }, .. } => {
-                let mut text = format!("rseq {rseq} alloc {alloc}");
-                for (index, (low, high)) in spans.iter().enumerate() {
-                    text += &if index == MOST_SPANS { " ...".to_owned() } else { format!(" {low}..{high}") };
-                    if index == MOST_SPANS {
-                        break;
-                    }
-                }
-                text
+                format!("rseq {rseq} alloc {alloc}{}", list(spans.iter()))
             }
             Body::Diag { code, value, .. } => format!("{code}, {value}"),
         };
         format!("{kind} {body} ({asks:?})")
     }
 }
-
-/// Spans of a status that are named.
-const MOST_SPANS: usize = 4;

@@ -1,6 +1,6 @@
 //! Messages over ZCRP: all are posted and queued at the beginning.
 
-use super::{Common, Figures, Program, Progress};
+use super::{Common, Figures, Program};
 use crate::exit::Error;
 use crate::sim::tally::{Failed, Got, Shared, Side};
 use crate::sim::transfer::Plan;
@@ -81,13 +81,6 @@ impl Program for Messages {
         let receiver = Zcrp::new(None, Some(Receiver::new(config)));
         let [first, second] = Common::pair(plan, tally).map(|common| Self { common, buffers: Vec::new() });
         Ok([(sender, first), (receiver, second)])
-    }
-
-    fn progress(sender: &Zcrp, receiver: &Zcrp) -> Progress {
-        Progress {
-            bytes: receiver.receiver().map_or(0, |half| half.counters().bytes_received),
-            resent: sender.sender().map_or(0, |half| half.counters().units_resent),
-        }
     }
 
     fn figures(sender: &Zcrp, receiver: &Zcrp) -> Figures {

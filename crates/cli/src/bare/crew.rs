@@ -1,7 +1,8 @@
 //! The threads that serve the connections of a listener.
 //!
 //! Always true: there are at most [`MOST`] of them, as anybody can open connections. Who comes while all are at work waits in
-//! the backlog of the protocol, which has limits of its own: nobody is accepted before there is a thread.
+//! the backlog of the protocol, which has limits of its own: nobody is accepted before there is a thread. Who has never shown that
+//! they are where their packets come from keep a thread from others for [`PATIENCE`] at most ([`Trial`]).
 
 use super::Told;
 use crate::exit::Error;
@@ -11,6 +12,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
+use std::time::{Duration, Instant};
 
 /// Connections that are served at a time.
 const MOST: usize = 256;
@@ -18,6 +20,9 @@ const MOST: usize = 256;
 /// Connections that a listener of XTP or QMP keeps: those that are served or wait for it, those whose peer is not proved (4096 at
 /// most), and those that only wait for late packets, which give way. Further ones are refused.
 pub(crate) const KEPT: usize = 16_384;
+
+/// How long a peer may take to show that it is there while all threads are at work.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 type Job<'scope> = Box<dyn FnOnce() + Send + 'scope>;
 
@@ -116,6 +121,32 @@ impl<'scope, 'env> Crew<'scope, 'env> {
         // Who takes it lives as long as we do.
         let _ = self.jobs.send(Box::new(job));
     }
+
+    /// What one whose peer is not proved is served under, from now on.
+    pub(crate) fn trial(&self) -> Trial<'scope> {
+        Trial { shared: Arc::clone(&self.shared), most: self.most, since: Instant::now() }
+    }
+}
+
+/// Whether one that has not shown that it is there is still served.
+pub(crate) struct Trial<'scope> {
+    shared: Arc<Shared<'scope>>,
+    most: usize,
+    since: Instant,
+}
+
+impl Trial<'_> {
+    /// It has had its time, and all threads are at work: it gives way.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over_after(PATIENCE)
+    }
+
+    fn is_over_after(&self, patience: Duration) -> bool {
+        self.since.elapsed() >= patience && {
+            let hands = lock(&self.shared.hands);
+            hands.free == 0 && hands.all == self.most
+        }
+    }
 }
 
 impl Shared<'_> {
@@ -152,8 +183,12 @@ mod tests {
             }
             crew.grow().unwrap();
             assert!(!crew.is_ready(), "both are at work");
+            let trial = crew.trial();
+            assert!(trial.is_over_after(Duration::ZERO) && !trial.is_over(), "it has its time");
             assert!(!crew.wait(&tell, || true));
             drop(open);
+            while !crew.is_ready() {}
+            assert!(!trial.is_over_after(Duration::ZERO), "nobody is in its way");
             for _ in 0..100 {
                 assert!(crew.wait(&tell, || false));
                 crew.give(|| {

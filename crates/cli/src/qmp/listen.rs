@@ -6,7 +6,7 @@
 use super::Line;
 use super::settings::Transport;
 use crate::address::resolve;
-use crate::bare::{self, Crew, Local, Sum, announce, one_line};
+use crate::bare::{self, Crew, Local, Sum, Trial, announce, one_line};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::{self, Output};
@@ -103,29 +103,8 @@ fn accept<'scope>(
         match listener.accept_timeout(interrupt::LOOK) {
             Ok(None) => {}
             Ok(Some(stream)) => {
-                let tell = tell.clone();
-                crew.give(move || {
-                    let peer = stream.peer_addr();
-                    let (mut sum, mut is_proved) = (Sum::default(), false);
-                    match read(&stream, &mut sum, &mut is_proved, is_over) {
-                        // Whoever prints may have had enough.
-                        Ok(Some(line)) => drop(tell.send(Told::Message(line))),
-                        Ok(None) => {
-                            // What has come would otherwise look to its sender as if it had been wanted.
-                            stream.set_linger(Some(Duration::ZERO));
-                            return;
-                        }
-                        Err(error) => {
-                            let broke = |why| format!("the connection with {peer} broke: {why}");
-                            drop(tell.send(match error.kind() {
-                                // Whoever was here knew the address.
-                                io::ErrorKind::TimedOut => bare::silenced(broke(bare::gone(sum.bytes)), is_proved),
-                                _ => Told::Broken(broke(error.to_string())),
-                            }));
-                        }
-                    }
-                    close(&stream, is_over);
-                });
+                let (tell, trial) = (tell.clone(), crew.trial());
+                crew.give(move || serve(&stream, &trial, is_over, &tell));
             }
             Err(error) => {
                 let _ = tell.send(Told::Failed(Error::io("cannot accept connections", &error)));
@@ -135,9 +114,40 @@ fn accept<'scope>(
     }
 }
 
+/// Reads a stream to its end, says what came, and ends it.
+fn serve(stream: &Stream, trial: &Trial<'_>, is_over: &AtomicBool, tell: &Sender<Told>) {
+    let (mut sum, mut is_proved) = (Sum::default(), false);
+    match read(stream, &mut sum, &mut is_proved, trial, is_over) {
+        // Whoever prints may have had enough.
+        Ok(Some(line)) => drop(tell.send(Told::Message(line))),
+        Ok(None) => {
+            // What has come would otherwise look to its sender as if it had been wanted.
+            stream.set_linger(Some(Duration::ZERO));
+            return;
+        }
+        Err(error) => {
+            let broke = |why| format!("the connection with {} broke: {why}", stream.peer_addr());
+            drop(tell.send(match error.kind() {
+                // Whoever was here knew the address.
+                io::ErrorKind::TimedOut => bare::silenced(broke(bare::gone(sum.bytes)), is_proved),
+                _ => Told::Broken(broke(error.to_string())),
+            }));
+            stream.set_linger(Some(Duration::ZERO));
+            return;
+        }
+    }
+    close(stream, trial, is_over);
+}
+
 /// Reads a stream to its end; `None` if there is no time for that. Looks as well whether the peer is where its packets come
 /// from: what ends in silence has been looked at since it was heard last.
-fn read(stream: &Stream, sum: &mut Sum, is_proved: &mut bool, is_over: &AtomicBool) -> io::Result<Option<Line>> {
+fn read(
+    stream: &Stream,
+    sum: &mut Sum,
+    is_proved: &mut bool,
+    trial: &Trial<'_>,
+    is_over: &AtomicBool,
+) -> io::Result<Option<Line>> {
     stream.set_read_timeout(Some(interrupt::LOOK));
     let mut piece = vec![0; PIECE];
     let mut over_since = None;
@@ -146,8 +156,9 @@ fn read(stream: &Stream, sum: &mut Sum, is_proved: &mut bool, is_over: &AtomicBo
         match stream.read(&mut piece) {
             Ok(0) => break,
             Ok(n) => sum.add(&piece[..n]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            Err(_) if !*is_proved && trial.is_over() => return Err(io::ErrorKind::TimedOut.into()),
+            Err(_) => {}
         }
         if interrupt::requested() || is_ended(is_over) && over_since.get_or_insert_with(Instant::now).elapsed() > LINGER
         {
@@ -160,14 +171,14 @@ fn read(stream: &Stream, sum: &mut Sum, is_proved: &mut bool, is_over: &AtomicBo
 }
 
 /// Ends our half, and lets the peer know that all of its own has come.
-fn close(stream: &Stream, is_over: &AtomicBool) {
+fn close(stream: &Stream, trial: &Trial<'_>, is_over: &AtomicBool) {
     let _ = stream.shutdown(Shutdown::Write);
     let begun = Instant::now();
     // The END is repeated until it is answered: where much is lost, four times in a row it may not be.
     while stream.state() != State::Quiescent && !interrupt::requested() {
         // Whether this was the last is known when it has been printed.
         let most = if is_over.load(Ordering::Relaxed) { FAREWELL } else { LONGEST };
-        if begun.elapsed() >= most {
+        if begun.elapsed() >= most || (!stream.is_proved() && trial.is_over()) {
             break;
         }
         std::thread::sleep(interrupt::LOOK / 10);

@@ -6,7 +6,7 @@
 use super::settings::{Groups, LinkName, Programming, ServiceName, service_name, service_to_group};
 use super::{Line, Transport};
 use crate::address::resolve;
-use crate::bare::{self, Crew, Local, Sum, announce, one_line, pairs};
+use crate::bare::{self, Crew, Local, Sum, Trial, announce, one_line, pairs};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::{self, Output};
@@ -181,17 +181,17 @@ fn accept<'scope>(
                 let _ = tell.send(Told::Message(line));
             }
             Ok(Some(Incoming::Connection(connection))) => {
-                let tell = tell.clone();
+                let (tell, trial) = (tell.clone(), crew.trial());
                 crew.give(move || {
-                    let mut heard = Heard::default();
+                    let mut heard = Heard::new(trial);
                     let result = shared.stream(&connection, &tell, &mut heard);
                     shared.conclude(&tell, connection.peer(), &heard, result);
                 });
             }
             Ok(Some(Incoming::Transaction(transaction))) => {
-                let (tell, peer) = (tell.clone(), transaction.peer());
+                let (tell, trial, peer) = (tell.clone(), crew.trial(), transaction.peer());
                 crew.give(move || {
-                    let mut heard = Heard::default();
+                    let mut heard = Heard::new(trial);
                     let result = shared.answer(transaction, &tell, &mut heard);
                     shared.conclude(&tell, peer, &heard, result);
                 });
@@ -211,18 +211,29 @@ fn line(sum: &mut Sum, service: Service, peer: std::net::SocketAddr) -> Line {
 }
 
 /// What has come of a stream.
-#[derive(Default)]
-struct Heard {
+struct Heard<'a> {
+    trial: Trial<'a>,
     /// Bytes, as far as they came without a gap.
     came: u64,
     /// The peer is where its packets come from. What ends in silence has been looked at since it was heard last.
     is_proved: bool,
 }
 
-impl Heard {
-    fn look(&mut self, facts: &Facts) {
+impl<'a> Heard<'a> {
+    fn new(trial: Trial<'a>) -> Self {
+        Self { trial, came: 0, is_proved: false }
+    }
+
+    /// Looks at what has come; fails if it gives way to others.
+    fn look(&mut self, facts: Result<Facts, pinnace::Error>) -> Result<(), pinnace::Error> {
+        // Whatever waits next says what is the matter.
+        let Ok(facts) = facts else { return Ok(()) };
         self.came = facts.rseq.wrapping_sub(facts.start).max(self.came);
         self.is_proved |= facts.is_proved;
+        if !self.is_proved && self.trial.is_over() {
+            return Err(pinnace::Error::ContextFailed(Failure::Abandoned));
+        }
+        Ok(())
     }
 }
 
@@ -271,7 +282,13 @@ impl Shared<'_> {
     }
 
     /// Says how an association has ended, if not well.
-    fn conclude(&self, tell: &Sender<Told>, peer: std::net::SocketAddr, heard: &Heard, result: Result<(), Stopped>) {
+    fn conclude(
+        &self,
+        tell: &Sender<Told>,
+        peer: std::net::SocketAddr,
+        heard: &Heard<'_>,
+        result: Result<(), Stopped>,
+    ) {
         let Err(Stopped::Error(error)) = result else { return };
         let broke = |why| format!("the association with {peer} broke: {why}");
         let _ = tell.send(match error {
@@ -285,29 +302,23 @@ impl Shared<'_> {
 
     /// A stream: its messages, and its end. One that is not read to its end is broken off: what has come would otherwise look
     /// to its sender as if it had been wanted.
-    fn stream(&self, connection: &Connection, tell: &Sender<Told>, heard: &mut Heard) -> Result<(), Stopped> {
+    fn stream(&self, connection: &Connection, tell: &Sender<Told>, heard: &mut Heard<'_>) -> Result<(), Stopped> {
         let read = self.read(connection, tell, heard);
-        if matches!(read, Err(Stopped::Enough)) {
+        if read.is_err() {
             // It may be over already.
             let _ = connection.close(Close::Forced);
         }
         read?;
         connection.finish()?;
         self.wait(|| {
-            if let Ok(facts) = connection.facts() {
-                heard.look(&facts);
-            }
+            heard.look(connection.facts())?;
             connection.wait_closed_timeout(interrupt::LOOK)
         })
     }
 
     /// The messages of a stream, up to its end.
-    fn read(&self, connection: &Connection, tell: &Sender<Told>, heard: &mut Heard) -> Result<(), Stopped> {
-        let mut look = || {
-            if let Ok(facts) = connection.facts() {
-                heard.look(&facts);
-            }
-        };
+    fn read(&self, connection: &Connection, tell: &Sender<Told>, heard: &mut Heard<'_>) -> Result<(), Stopped> {
+        let mut look = || heard.look(connection.facts());
         let is_empty = std::cell::Cell::new(true);
         let mut print = |line| {
             is_empty.set(false);
@@ -318,7 +329,7 @@ impl Shared<'_> {
             self.bulk(connection, &mut look, &mut print)?;
         } else {
             let mut received = || {
-                look();
+                look()?;
                 connection.recv_timeout(interrupt::LOOK)
             };
             while let Some(received) = self.wait(&mut received)? {
@@ -340,7 +351,7 @@ impl Shared<'_> {
     fn bulk(
         &self,
         connection: &Connection,
-        look: &mut dyn FnMut(),
+        look: &mut dyn FnMut() -> Result<(), pinnace::Error>,
         print: &mut dyn FnMut(Line),
     ) -> Result<(), Stopped> {
         let post = |message| connection.post(message).map_err(|unsent| Stopped::Error(unsent.error));
@@ -350,7 +361,7 @@ impl Shared<'_> {
         let mut others = self.args.ahead.saturating_sub(1);
         let mut sum = Sum::default();
         let mut filled = || {
-            look();
+            look()?;
             connection.filled_timeout(interrupt::LOOK)
         };
         while let Some(filled) = self.wait(&mut filled)? {
@@ -376,10 +387,10 @@ impl Shared<'_> {
     }
 
     /// A request, and its response.
-    fn answer(&self, transaction: Transaction, tell: &Sender<Told>, heard: &mut Heard) -> Result<(), Stopped> {
+    fn answer(&self, transaction: Transaction, tell: &Sender<Told>, heard: &mut Heard<'_>) -> Result<(), Stopped> {
         let peer = transaction.peer();
         let request = self.wait(|| {
-            heard.is_proved |= transaction.facts().is_ok_and(|facts| facts.is_proved);
+            heard.look(transaction.facts())?;
             transaction.request_timeout(interrupt::LOOK)
         })?;
         // Whoever waits for the response has nothing to say that would show it; the request counts.
@@ -402,7 +413,9 @@ impl Shared<'_> {
                 Progress::Ended(Err(unsent)) => return Err(Stopped::Error(unsent.error)),
                 Progress::UnderWay(sending) => sending,
             };
-            if interrupt::requested() || (self.is_ended() && begun.elapsed() > LINGER) {
+            // The response goes on by itself.
+            let is_late = self.is_ended() && begun.elapsed() > LINGER;
+            if interrupt::requested() || is_late || heard.trial.is_over() {
                 return Ok(());
             }
         }

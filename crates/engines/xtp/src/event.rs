@@ -26,6 +26,11 @@ pub enum Event {
         /// Whose.
         context: ContextId,
     },
+    /// The peer of a context that [`Event::Accepted`] told of has shown that it hears us: it is where its packets come from.
+    Shown {
+        /// Whose.
+        context: ContextId,
+    },
     /// There is more to read, or the stream has ended: see [`Xtp::readable`](crate::Xtp::readable).
     Readable {
         /// Whose.

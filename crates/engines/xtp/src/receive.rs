@@ -236,7 +236,10 @@ pub(crate) fn on_context_packet(
     let options = header.options;
     context.on_heard(now);
     context.is_blocked = false;
-    context.on_came(packet.bytes, header.key.rtn, status.map(|status| status.echo));
+    let is_shown = context.on_came(packet.bytes, header.key.rtn, status.map(|status| status.echo));
+    if is_shown && !context.is_told {
+        shared.events.push_back(Event::Shown { context: context.id() });
+    }
     match context.phase {
         Phase::Active => {}
         Phase::TimeWait(_) => {

@@ -74,15 +74,18 @@ impl Context {
         self.proof.is_validated || self.proof.has_used_key
     }
 
-    /// A datagram of so many bytes has come, with our key or without, and with this echo if it is a status.
-    pub(crate) fn on_came(&mut self, bytes: usize, has_key: bool, echo: Option<u32>) {
+    /// A datagram of so many bytes has come, with our key or without, and with this echo if it is a status. True: it is the
+    /// first that shows a responder that its peer is there.
+    pub(crate) fn on_came(&mut self, bytes: usize, has_key: bool, echo: Option<u32>) -> bool {
         self.proof.allowance.earn(1, bytes);
+        let was_there = self.is_there();
         if self.role == Role::Responder {
             let has_echo = echo.is_some_and(|echo| self.outgoing.has_said(echo));
             // Eleven bits of the shorter key cannot be known beforehand: too few to prove anything.
             self.proof.is_validated |= has_echo || (has_key && self.codec() == Codec::Xtp40);
             self.proof.has_used_key |= has_key;
         }
+        self.is_there() && !was_there
     }
 
     /// A datagram of so many bytes leaves.

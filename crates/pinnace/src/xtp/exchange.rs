@@ -4,6 +4,7 @@
 //! transport never names memory that is gone; an association stays here until nobody has a handle of it and the engine
 //! has given everything back.
 
+use super::backlog::Backlog;
 use super::lane::Lane;
 use super::{AddressSegment, Failure, Service};
 use crate::Message;
@@ -55,6 +56,8 @@ pub(super) struct Association {
     pub(super) watch: Option<Arc<WakeFd>>,
     /// It is among those that are told to whoever serves all of them.
     is_told: bool,
+    /// Whom it came for, and at which turn it waits, or waited, to be accepted; until it has shown that it is there.
+    waits: Option<(ListenerId, u64)>,
 }
 
 impl Association {
@@ -74,6 +77,7 @@ impl Association {
             ends: VecDeque::new(),
             watch: None,
             is_told: false,
+            waits: None,
         }
     }
 
@@ -119,28 +123,11 @@ pub(super) enum Arrival {
     },
 }
 
-/// What has come for a listener, and was not taken.
-#[derive(Debug, Default)]
-struct Backlog {
-    arrivals: VecDeque<Arrival>,
-    /// Signalled when something has come.
-    watch: Option<Arc<WakeFd>>,
-}
-
-impl Backlog {
-    fn push(&mut self, arrival: Arrival) {
-        self.arrivals.push_back(arrival);
-        if let Some(watch) = &self.watch {
-            watch.signal();
-        }
-    }
-}
-
 /// The state of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
     places: Places<Association>,
-    listeners: BTreeMap<ListenerId, Backlog>,
+    listeners: BTreeMap<ListenerId, Backlog<Arrival>>,
     /// Associations that have not closed.
     open: usize,
     /// Those of them that nobody has a handle of.
@@ -200,7 +187,7 @@ impl Exchange {
             }
         }
         self.stirred = Some(places);
-        is_any || self.listeners.values().any(|backlog| !backlog.arrivals.is_empty())
+        is_any || self.listeners.values().any(|backlog| !backlog.is_empty())
     }
 
     /// The application has ended its stream.
@@ -262,26 +249,23 @@ impl Exchange {
     /// `watch` is signalled from now on when something comes for a listener, and at once if something has.
     pub(super) fn watch_listener(&mut self, listener: ListenerId, watch: Arc<WakeFd>) {
         if let Some(backlog) = self.listeners.get_mut(&listener) {
-            if !backlog.arrivals.is_empty() {
-                watch.signal();
-            }
-            backlog.watch = Some(watch);
+            backlog.watch(watch);
         }
     }
 
     /// Whether something has come for a listener, and was not taken.
     pub(super) fn has_arrivals(&self, listener: ListenerId) -> bool {
-        self.listeners.get(&listener).is_some_and(|backlog| !backlog.arrivals.is_empty())
+        self.listeners.get(&listener).is_some_and(|backlog| !backlog.is_empty())
     }
 
     /// Nobody does any more: what was not accepted.
-    pub(super) fn stop_listening(&mut self, listener: ListenerId) -> VecDeque<Arrival> {
-        self.listeners.remove(&listener).unwrap_or_default().arrivals
+    pub(super) fn stop_listening(&mut self, listener: ListenerId) -> impl Iterator<Item = Arrival> + use<> {
+        self.listeners.remove(&listener).unwrap_or_default().into_waiting()
     }
 
-    /// What has come first for a listener.
+    /// What comes next for a listener.
     pub(super) fn accept(&mut self, listener: ListenerId) -> Option<Arrival> {
-        let arrival = self.listeners.get_mut(&listener)?.arrivals.pop_front()?;
+        let arrival = self.listeners.get_mut(&listener)?.take()?;
         if let Arrival::Datagram { bytes, .. } = &arrival {
             self.take_datagram(bytes.len());
         }
@@ -306,9 +290,19 @@ impl EventSink<Event> for Exchange {
                 let place = self.insert(context);
                 match self.listeners.get_mut(&listener) {
                     Some(backlog) => {
-                        backlog.push(Arrival::Context { place, id: context, peer, address, service });
+                        let turn = backlog.push(Arrival::Context { place, id: context, peer, address, service });
+                        if let Some(association) = self.places.get_mut(place) {
+                            association.waits = Some((listener, turn));
+                        }
                     }
                     None => self.release(place),
+                }
+            }
+            Event::Shown { context } => {
+                if let Some((listener, turn)) = self.find(context).and_then(|(_, association)| association.waits.take())
+                    && let Some(backlog) = self.listeners.get_mut(&listener)
+                {
+                    backlog.show(turn);
                 }
             }
             Event::Connected { context } => {
@@ -335,7 +329,7 @@ impl EventSink<Event> for Exchange {
                 let bytes = buffer.and_then(|buffer| memory.take(buffer)).unwrap_or_default();
                 match self.listeners.get_mut(&listener) {
                     // Nobody promised that it would arrive.
-                    Some(backlog) if service == Service::UnackDgram && backlog.arrivals.len() >= MOST_DATAGRAMS => {
+                    Some(backlog) if service == Service::UnackDgram && backlog.len() >= MOST_DATAGRAMS => {
                         self.take_datagram(bytes.len());
                     }
                     Some(backlog) => {

@@ -45,6 +45,7 @@
 //! What can be waited for by blocking can be awaited as a future. The thread that waits does the protocol's work; a
 //! background thread does it while nobody waits.
 
+mod backlog;
 mod connection;
 mod endpoint;
 mod ether;

@@ -64,7 +64,11 @@ impl EventSink<Event> for Told {
             Event::Closed { context, result } => self.closed = Some((context, result)),
             Event::Released { buffer } => memory.remove(buffer),
             // The ring is the application's all along; readiness is looked at, not told.
-            Event::Filled { .. } | Event::Readable { .. } | Event::Connected { .. } | Event::ShutDown => {}
+            Event::Filled { .. }
+            | Event::Readable { .. }
+            | Event::Connected { .. }
+            | Event::Shown { .. }
+            | Event::ShutDown => {}
         }
     }
 }

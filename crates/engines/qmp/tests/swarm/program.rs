@@ -301,7 +301,7 @@ impl Application<Xtp> for Program {
                 host.take_buffer(buffer);
             }
             Event::Closed { context, result } => self.on_closed(now, context, result, host),
-            Event::Connected { .. } => {}
+            Event::Connected { .. } | Event::Shown { .. } => {}
             event => panic!("seed {seed}: QMP has no {event:?}"),
         }
     }

@@ -37,6 +37,31 @@ fn what_only_the_receiver_can_know_proves_an_address() {
     }
 }
 
+/// How often the application has been told that the peer is there.
+fn shown(scene: &Scene) -> usize {
+    scene.half.events.iter().filter(|event| matches!(event, pinnace_xtp::Event::Shown { .. })).count()
+}
+
+//= X-2 test
+#[test]
+fn the_application_is_told_once_that_its_peer_is_there() {
+    for codec in CODECS {
+        let mut scene = scene(codec);
+        let echo = scene.accept(NONE, 10).sync;
+        let mut status = scene.status(SREQ, 0, 200_000, 0).sync(1001);
+        (status.rtn, status.key) = (false, KEY);
+        for packet in [scene.first(NONE, 10), status] {
+            scene.feed(&packet);
+        }
+        assert_eq!(shown(&scene), 0, "{codec:?}: anybody can say this");
+        for sync in 1002..1005 {
+            let status = scene.status(SREQ, 0, 200_000, echo).sync(sync);
+            scene.feed(&status);
+        }
+        assert_eq!(shown(&scene), 1, "{codec:?}");
+    }
+}
+
 //= X-2 test
 #[test]
 fn nothing_goes_beyond_three_times_what_came() {

@@ -507,7 +507,7 @@ impl Application<Xtp> for Program {
                 host.take_buffer(buffer);
             }
             Event::Closed { context, result } => self.on_closed(now, context, result, host),
-            Event::Connected { .. } | Event::ShutDown => {}
+            Event::Connected { .. } | Event::Shown { .. } | Event::ShutDown => {}
         }
     }
 }

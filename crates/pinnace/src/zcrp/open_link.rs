@@ -14,14 +14,16 @@ use pinnace_core::{Address, Allowance, Part, ReceivePlan, Train, TrainLimits};
 use pinnace_link::{
     BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome, UdpLink,
 };
-use pinnace_wire::zcrp::{Control, TRAILER_BYTES, Trailer};
+use pinnace_wire::zcrp::{Control, ControlWriter, TRAILER_BYTES, Trailer};
 use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 
 /// Candidates at most; another one takes the place of the oldest.
-const CANDIDATES: usize = 64;
+const CANDIDATES: usize = 512;
+/// Bytes of a request to whoever comes late, at most: those of an engine's.
+const REQUEST_BYTES: usize = 512;
 /// Reads that are for nobody, before whoever drives looks after other things: a flood of them must not keep it here.
 const STRANGERS_A_LOOK: usize = 64;
 
@@ -59,8 +61,10 @@ pub(super) struct OpenLink {
     sends: bool,
     /// Empty once the peer is known.
     candidates: VecDeque<Candidate>,
-    /// What was sent last: for whoever comes after it.
+    /// What was sent last: for whoever comes after it, if nothing was asked for.
     last: Vec<u8>,
+    /// What was asked for, in the order in which it was: for whoever comes after that.
+    asked: Vec<(u32, u32)>,
     succession: Option<Predecessor>,
     before: Option<Before>,
     /// The link is the peer's, and another hears everybody.
@@ -92,8 +96,8 @@ impl OpenLink {
     /// The link, and one candidate or more.
     pub(super) fn new(link: UdpLink, candidates: impl Into<VecDeque<Candidate>>, sends: bool) -> Self {
         let link = ManuallyDrop::new(link);
-        let (last, succession, before, own, peer, thrown_away) = Default::default();
-        Self { link, sends, candidates: candidates.into(), last, succession, before, own, peer, thrown_away }
+        let (last, asked, succession, before, own, peer, thrown_away) = Default::default();
+        Self { link, sends, candidates: candidates.into(), last, asked, succession, before, own, peer, thrown_away }
     }
 
     /// Another link follows this one on its port, once this one has its peer.
@@ -124,6 +128,41 @@ impl OpenLink {
         // Whatever comes of it: anybody can name an address that nothing can be sent to, such as one of port 0, and candidates
         // do not hold each other up.
         let _ = self.link.send(&train, &BufferTable::new());
+    }
+
+    /// Tells whoever has just come what the others have been told: what was asked for, from the first on, as much as one datagram
+    /// may hold. Who were asked for something else would have nothing to answer with.
+    //= Z-21
+    fn greet(&mut self, index: usize) {
+        let Some(candidate) = self.candidates.get(index) else { return };
+        let mut bytes = [0; REQUEST_BYTES];
+        let most = candidate.allowance.largest().min(REQUEST_BYTES) & !3;
+        // The length, a pair and the trailer.
+        let datagram = if self.asked.is_empty() || most < 16 {
+            self.last.clone()
+        } else {
+            let mut writer = ControlWriter::new(&mut bytes[..most]);
+            for &(number, capacity) in &self.asked {
+                if writer.has_room(2) {
+                    writer.push(number);
+                    writer.push(capacity);
+                }
+            }
+            writer.request().to_vec()
+        };
+        self.send_to(index, &datagram, datagram.len());
+    }
+
+    /// Notes what is asked for.
+    fn note(&mut self, datagrams: &[u8], size: usize) {
+        for datagram in datagrams.chunks(size.max(1)) {
+            let Ok(Control::Request(pairs)) = Control::parse(datagram) else { continue };
+            for pair in pairs.iter() {
+                if self.asked.len() < REQUEST_BYTES / 8 && !self.asked.contains(&pair) {
+                    self.asked.push(pair);
+                }
+            }
+        }
     }
 
     /// The link is the peer's alone from now on, whose answer was the last to be read: so the link knows to which address of ours
@@ -180,7 +219,7 @@ impl OpenLink {
                 }
                 let _ = self.peer.set(source);
                 self.candidates = VecDeque::new();
-                self.last = Vec::new();
+                (self.last, self.asked) = Default::default();
             }
             Some(index) if introduces => self.candidates[index].credit(read),
             None if introduces && !self.succession.as_ref().is_some_and(|succession| succession.serves(source)) => {
@@ -188,9 +227,7 @@ impl OpenLink {
                     self.candidates.pop_front();
                 }
                 self.candidates.push_back(Candidate::of(read));
-                let last = std::mem::take(&mut self.last);
-                self.send_to(self.candidates.len() - 1, &last, last.len());
-                self.last = last;
+                self.greet(self.candidates.len() - 1);
                 // Nothing else that came with it is for the endpoint yet.
                 read.bytes = read.segment.min(read.bytes);
             }
@@ -260,6 +297,7 @@ impl Link for OpenLink {
             for index in 0..self.candidates.len() {
                 self.send_to(index, &datagrams, train.segment_size());
             }
+            self.note(&datagrams, train.segment_size());
             if train.segments() == 1 {
                 self.last = datagrams;
             }
@@ -407,6 +445,35 @@ mod tests {
         assert_eq!(other.recv(&mut [0; 100]).unwrap(), TRAILER_BYTES);
         peer.set_nonblocking(true).unwrap();
         assert!(peer.recv(&mut [0; 100]).is_err(), "it has been served");
+    }
+
+    #[test]
+    fn whoever_comes_late_is_asked_for_all_that_the_others_were_from_the_first_message_on() {
+        //= Z-21 test
+        let link = UdpLink::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+        let address = link.local_address().unwrap();
+        let mut link = OpenLink::new(link, [Candidate::of(&of_nobody("127.0.0.2:0"))], false);
+        for numbers in [0..1, 1..5, 0..1, 5..40] {
+            let mut bytes = [0; REQUEST_BYTES];
+            let mut writer = ControlWriter::new(&mut bytes);
+            numbers.flat_map(|number| [number, 1000 + number]).for_each(|word| writer.push(word));
+            let request = writer.request();
+            let mut train = Train::new(link.train_limits());
+            train.begin(Address::Peer, request.len());
+            train.inline(request);
+            train.end_segment();
+            assert_eq!(link.send(&train, &BufferTable::new()).unwrap(), SendOutcome::Sent);
+        }
+        let late = UdpSocket::bind("127.0.0.1:0").unwrap();
+        late.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        late.send_to(&encode_idle(0), address).unwrap();
+        read(&mut link, &mut ReadBuffer::new());
+        let mut datagram = [0; 1000];
+        let len = late.recv(&mut datagram).unwrap();
+        let Ok(Control::Request(pairs)) = Control::parse(&datagram[..len]) else { panic!("{:?}", &datagram[..len]) };
+        // As many as three times an introduction's bytes hold.
+        let most = (3 * (28 + TRAILER_BYTES as u32) - 28 - 8) / 8;
+        assert!(pairs.iter().eq((0..most).map(|number| (number, 1000 + number))), "{pairs:?}");
     }
 
     #[test]

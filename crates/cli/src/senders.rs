@@ -14,9 +14,13 @@ use rustix::process::{Resource, getrlimit};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Senders served at once; more wait as long as their time-outs let them.
 const AT_ONCE: usize = 16;
+
+/// How long a sender that has not shown that it is there keeps a place that others want.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Descriptors that serving one may take: of the endpoint (a socket, one that is tried, and two to wake threads), and of the files and
 /// folders that are open at a time.
@@ -210,6 +214,12 @@ impl Place<'_> {
     /// Whether there is no other one.
     pub(crate) fn is_wanted(&self) -> bool {
         self.0.is_full.load(Ordering::Relaxed)
+    }
+
+    /// Whether one that has shown nothing since then gives way: whoever forges senders must not take all places for as long as
+    /// a silent peer is waited for.
+    pub(crate) fn is_needed_more(&self, since: Instant) -> bool {
+        self.is_wanted() && since.elapsed() >= PATIENCE
     }
 }
 

@@ -4,8 +4,10 @@
 mod common;
 
 use common::{Listening, content, line, pinnace, run, text, wait_until};
+use pinnace_wire::zcrp::{Unit, encode_idle};
 use std::net::UdpSocket;
 use std::process::Stdio;
+use std::time::Duration;
 
 fn socket() -> UdpSocket {
     // An address of their own, so that nobody else takes the port in between.
@@ -73,4 +75,53 @@ fn strangers_who_are_not_there_keep_nobody_waiting() {
     for service in ["connection", "iso-stream", "bulk-data"] {
         crowded("xtp", &["--maxdata", "100", "--service", service]);
     }
+}
+
+/// What ZCRP asks a stranger for who introduces himself, he begins, and says nothing more.
+fn begin_for_ever(to: &str) -> UdpSocket {
+    let stranger = socket();
+    stranger.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
+    stranger.send_to(&encode_idle(0), to).expect("sent");
+    let mut datagram = [0; 1000];
+    stranger.recv(&mut datagram).expect("he is asked for something");
+    let unit = Unit { message: 0, unit: 0, sequence: 7, next: None, length: 1, is_last: false, refused: false };
+    stranger.send_to(&[&[0], &unit.encode()[..]].concat(), to).expect("sent");
+    stranger
+}
+
+/// All places of a listener of ZCRP's are taken by senders who have begun a message that never ends.
+fn places_are_taken(listen: &[&str], send: &[&str]) {
+    let listening = Listening::start(&[listen, &["--timeout", "600"]].concat());
+    let strangers: Vec<UdpSocket> = (0..16).map(|_| begin_for_ever(&listening.address)).collect();
+    let served = run(&[send, &[&listening.address]].concat());
+    assert_eq!(served.status.code(), Some(0), "{listen:?}: {}", text(&served.stderr));
+    drop(strangers);
+}
+
+#[test]
+fn strangers_who_begin_a_message_keep_no_place_of_zcrp_from_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, dir) = (folder.path().join("file"), folder.path().join("in"));
+    std::fs::write(&file, content(0, 1000)).expect("written");
+    let (file, dir) = (file.to_str().expect("UTF-8"), dir.to_str().expect("UTF-8"));
+    places_are_taken(&["zcrp", "listen", "127.0.0.1:0"], &["zcrp", "send", "--size", "5", "--to"]);
+    places_are_taken(&["recv", "--bind", "127.0.0.1:0", "--dir", dir], &["send", file]);
+}
+
+#[test]
+fn a_stranger_is_not_the_one_that_recv_has_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, dir) = (folder.path().join("file"), folder.path().join("in"));
+    std::fs::write(&file, content(0, 1000)).expect("written");
+    let dir_name = dir.to_str().expect("UTF-8");
+    let recv = ["recv", "--bind", "127.0.0.1:0", "--dir", dir_name, "--once", "--timeout", "2"];
+    let mut listening = Listening::start(&recv);
+    let stranger = begin_for_ever(&listening.address);
+    let said = listening.next_line();
+    assert!(said.contains("listening on"), "{said}");
+    let served = run(&["send", file.to_str().expect("UTF-8"), &listening.address]);
+    assert_eq!(served.status.code(), Some(0), "{}", text(&served.stderr));
+    assert_eq!(listening.finish().0, Some(0));
+    assert_eq!(std::fs::read(dir.join("file")).expect("received"), content(0, 1000));
+    drop(stranger);
 }

@@ -30,6 +30,10 @@ pub(super) struct Peer<'a> {
     early: RefCell<Option<Message>>,
     /// The peer has ended the transfer and needs no last word.
     refused: Cell<bool>,
+    /// It has acknowledged something that was said to it, so that it is where its datagrams come from.
+    is_proved: Cell<bool>,
+    /// Whether it gives way to others as long as it is not proved.
+    gives_way: Box<dyn Fn() -> bool + 'a>,
 }
 
 impl<'a> Peer<'a> {
@@ -38,8 +42,18 @@ impl<'a> Peer<'a> {
         name: impl Into<String>,
         transport: &'a Transport,
     ) -> Self {
-        let (posted, early, refused) = Default::default();
-        Self { sender, receiver, name: name.into(), transport, posted, early, refused }
+        let (posted, early, refused, is_proved) = Default::default();
+        let (name, gives_way) = (name.into(), Box::new(|| false));
+        Self { sender, receiver, name, transport, posted, early, refused, is_proved, gives_way }
+    }
+
+    /// Until it is proved, the transfer ends as if it had fallen silent when it `gives_way` to others.
+    pub(super) fn giving_way(self, gives_way: impl Fn() -> bool + 'a) -> Self {
+        Self { gives_way: Box::new(gives_way), ..self }
+    }
+
+    pub(super) fn is_proved(&self) -> bool {
+        self.is_proved.get()
     }
 
     pub(super) fn error(&self, error: pinnace::Error) -> Error {
@@ -64,9 +78,16 @@ impl<'a> Peer<'a> {
     }
 
     /// Sends a control message and waits until the peer has it; `look` is called meanwhile.
-    pub(super) fn tell(&self, message: &impl Serialize, look: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+    pub(super) fn tell(
+        &self,
+        message: &impl Serialize,
+        mut look: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let sending = self.queue(Message::from_vec(protocol::encode(message)?))?;
-        transport::wait(sending, look, |error| self.error(error)).map(drop)
+        let look = || self.check_deadline(None).and_then(|()| look());
+        transport::wait(sending, look, |error| self.error(error))?;
+        self.is_proved.set(true);
+        Ok(())
     }
 
     /// The next control message, and how many bytes it had. With `deadline` it must come before that.
@@ -108,7 +129,8 @@ impl<'a> Peer<'a> {
     }
 
     fn check_deadline(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+        let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now());
+        if is_late || (!self.is_proved() && (self.gives_way)()) {
             return Err(self.error(pinnace::Error::Failed(pinnace::zcrp::Failure::PeerGone)));
         }
         Ok(())

@@ -72,28 +72,39 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let listener = Listener::bind(resolve(&bind)?, &transport.options())?;
     let stores = Stores::open(&args.dir, args.overwrite)?;
     listener.warnings().iter().for_each(|warning| output.warn(warning));
-    let address = listener.local_addr()?.to_string();
+    let bound = listener.local_addr()?;
+    let address = bound.to_string();
     announce_as(output, format_args!("receiving into {} at {address}", args.dir.display()), &address);
-    let receive = |channel, report: &Report| {
+    // One that fell silent before it had shown that it is there may be nobody: `Ok` with its error.
+    let receive = |channel, report: &Report, gives_way: &dyn Fn() -> bool| {
         let begun = Instant::now();
         // In this order: nothing is written any more when the peer has been dropped, and then the files are free.
         let store = stores.current()?;
         let mut claim = None;
-        let peer = Peer::new(channel, "the sender", &transport);
-        report.totals(serve(&peer, &store, args.sync, report, &mut claim)?, begun);
-        Ok(())
+        let peer = Peer::new(channel, "the sender", &transport).giving_way(gives_way);
+        match serve(&peer, &store, args.sync, report, &mut claim) {
+            Ok(totals) => report.totals(totals, begun),
+            Err(error) if error.exit == Exit::PeerGone && !peer.is_proved() => return Ok(Some(error)),
+            Err(error) => return Err(error),
+        }
+        Ok(None)
     };
     let report = Report::new(output);
     if args.once {
-        let channel = transport::interruptible(move || listener.accept())??;
-        return receive(channel, &report);
+        let mut listener = listener;
+        loop {
+            let channel = transport::interruptible(move || listener.accept())??;
+            let Some(error) = receive(channel, &report, &|| false)? else { return Ok(()) };
+            report.warn(format!("{error}; listening on, as it never answered"));
+            listener = Listener::bind(bound, &transport.options())?;
+        }
     }
-    let serve_one = |number, channel, _: &Place<'_>| {
-        let report = report.of_sender(number);
-        match receive(channel, &report) {
+    let serve_one = |number, channel, place: &Place<'_>| {
+        let (report, begun) = (report.of_sender(number), Instant::now());
+        match receive(channel, &report, &|| place.is_needed_more(begun)) {
             // The whole command says so.
-            Ok(()) | Err(Error { exit: Exit::Interrupted, .. }) => {}
-            Err(error) => report.error(&error),
+            Ok(None) | Err(Error { exit: Exit::Interrupted, .. }) => {}
+            Ok(Some(error)) | Err(error) => report.error(&error),
         }
     };
     let (options, warn) = (transport.options(), |text: &str| report.warn(text));

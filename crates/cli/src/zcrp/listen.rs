@@ -51,10 +51,10 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     announce(output, &listener.local_addr()?.to_string());
     if args.count.is_some() {
         let receiver = transport::interruptible(move || listener.accept_receiver())??;
-        return serve(args, output, &receiver, None, || false);
+        return serve(args, output, &receiver, None);
     }
     let serve_one = |number, receiver: Receiver, place: &Place<'_>| {
-        match serve(args, output, &receiver, Some(number), || place.is_wanted()) {
+        match serve(args, output, &receiver, Some((number, place))) {
             // The whole command says so.
             Ok(()) => {}
             Err(error) if error.is_wanted() => {}
@@ -72,14 +72,14 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     senders::serve(listener, &options, warn, Listener::accept_receiver_and_go_on, serve_one)
 }
 
-/// Serves one sender, the only one or the n-th, until it has been silent for long, or not so long if its place `is_wanted`.
+/// Serves one sender, the only one or the n-th, until it has been silent for long, or not so long if its place is wanted.
 fn serve(
     args: &Args,
     output: &Output,
     receiver: &Receiver,
-    sender: Option<u64>,
-    is_wanted: impl Fn() -> bool,
+    one_of_many: Option<(u64, &Place<'_>)>,
 ) -> Result<(), Error> {
+    let sender = one_of_many.map(|(number, _)| number);
     let failed = |error| args.transport.error("the sender", error);
     let mut posted: VecDeque<Receiving> = VecDeque::new();
     let (mut posts, mut tally) = (0u64, Tally::default());
@@ -96,8 +96,14 @@ fn serve(
         };
         let number = next.number();
         let look = || {
-            let is_silent = silence.is_long(receiver);
-            if is_silent && is_wanted() { Err(failed(pinnace::Error::Failed(Failure::PeerGone))) } else { Ok(()) }
+            let since = silence.since(receiver);
+            let gives_way = one_of_many.is_some_and(|(_, place)| {
+                let is_idle = since.elapsed() >= LONG && !receiver.has_begun();
+                // Nothing shows that it is there: what it has begun anybody can begin in anybody's name.
+                let may_be_nobody = tally.ended == 0;
+                is_idle && place.is_wanted() || may_be_nobody && place.is_needed_more(since)
+            });
+            if gives_way { Err(failed(pinnace::Error::Failed(Failure::PeerGone))) } else { Ok(()) }
         };
         match super::wait(next, look, failed) {
             Ok(Ok(message)) => {
@@ -127,6 +133,9 @@ fn linger(receiver: &Receiver) -> Result<(), Error> {
     linger::while_repeated(patience, || receiver.counters().units_duplicate)
 }
 
+/// A sender that has had nothing to send for so long makes room for others.
+const LONG: Duration = Duration::from_secs(3);
+
 /// How long a sender has had nothing to send.
 #[derive(Default)]
 struct Silence {
@@ -135,14 +144,13 @@ struct Silence {
 }
 
 impl Silence {
-    /// Whether it has sent nothing for so long, with no message half sent, but that it has nothing (Z-21): who is there and idle
-    /// makes room as well, or those who wait for its place would wait for it without end.
-    fn is_long(&mut self, receiver: &Receiver) -> bool {
-        const LONG: Duration = Duration::from_secs(3);
+    /// Since when it has sent nothing, but that it has nothing (Z-21): who is there and idle makes room as well, or those who wait
+    /// for its place would wait for it without end.
+    fn since(&mut self, receiver: &Receiver) -> Instant {
         let heard = receiver.link_counters().datagrams_received.saturating_sub(receiver.counters().idles_received);
-        if heard != self.heard || self.since.is_none() {
-            (self.since, self.heard) = (Some(Instant::now()), heard);
+        if heard != self.heard {
+            (self.since, self.heard) = (None, heard);
         }
-        self.since.is_some_and(|since| since.elapsed() >= LONG) && !receiver.has_begun()
+        *self.since.get_or_insert_with(Instant::now)
     }
 }

@@ -29,6 +29,11 @@ const WAITING: usize = 16;
 /// How long the end of the stream is acknowledged, should the acknowledgement be lost.
 const LINGER: Duration = Duration::from_millis(300);
 
+/// A source that has sent fewer frames than [`SETTLED`], and nothing more for so long, gives way to another: one frame can be
+/// forged, and need not be of whom this stream was waited for.
+const SILENT: Duration = Duration::from_millis(1500);
+const SETTLED: u64 = 3;
+
 const EXAMPLES: &str = "\
 Examples:
   pinnace stream recv --bind 127.0.0.1:7004
@@ -123,21 +128,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     incoming.warnings().iter().for_each(|warning| output.warn(warning));
     let address = incoming.local_addr().to_string();
     announce(output, &address);
-    let mut sink = Sink {
-        source: None,
-        ending: None,
-        deadline: args.deadline,
-        frames: 0,
-        in_time: 0,
-        breaches: 0,
-        offered_at_least: 0,
-        bytes: 0,
-        span: None,
-        early: 0,
-        strangers: 0,
-        ages: Ages::new()?,
-        losses: Losses::default(),
-    };
+    let mut sink = Sink::new(args.deadline)?;
     let received = sink.receive(args, output, &incoming, &writer);
     let written = writer.finish();
     if sink.frames > 0 || sink.ending.is_some() {
@@ -165,20 +156,40 @@ fn linger(incoming: &Incoming) {
 }
 
 impl Sink {
+    fn new(deadline: Option<Duration>) -> Result<Self, Error> {
+        Ok(Self {
+            source: None,
+            ending: None,
+            deadline,
+            frames: 0,
+            in_time: 0,
+            breaches: 0,
+            offered_at_least: 0,
+            bytes: 0,
+            span: None,
+            early: 0,
+            strangers: 0,
+            ages: Ages::new()?,
+            losses: Losses::default(),
+        })
+    }
+
     fn receive(&mut self, args: &Args, output: &Output, incoming: &Incoming, writer: &Writer) -> Result<(), Error> {
         let mut heard = Instant::now();
         loop {
             interrupt::check()?;
-            let Some(arrival) = incoming.recv()? else {
-                if self.source.is_some() && heard.elapsed() > args.timeout {
-                    return Err(Error::peer_gone(format!(
-                        "no frame has come for {} s, and no end of the stream: the sender was killed, or the network between \
-                         is down",
-                        args.timeout.as_secs_f32()
-                    )));
-                }
-                continue;
-            };
+            let arrival = incoming.recv()?;
+            if let Some(arrival) = &arrival
+                && self.gives_way(arrival, heard.elapsed())
+            {
+                // All that it sent was of no stream that anybody has waited for.
+                *self = Self { strangers: self.strangers + self.frames, ..Self::new(args.deadline)? };
+            }
+            let is_ours = |arrival: &Arrival| self.header(arrival).is_some();
+            if !arrival.as_ref().is_some_and(is_ours) && self.is_over(heard.elapsed(), args.timeout)? {
+                return Ok(());
+            }
+            let Some(arrival) = arrival else { continue };
             let Some(header) = self.header(&arrival) else {
                 self.strangers += 1;
                 if self.strangers == 1 {
@@ -191,7 +202,11 @@ impl Sink {
             self.source = Some(arrival.source);
             if header.is_end {
                 self.ending = arrival.get(header::BYTES..).and_then(Ending::decode);
-                return Ok(());
+                if self.frames > 0 || self.ending.is_none() {
+                    return Ok(());
+                }
+                // The end of a stream of which nothing has come: another may be the one that is waited for.
+                continue;
             }
             let age = self.count(&header, &arrival);
             if let Some(breach) = args.expected.as_ref().and_then(|expected| expected.breach(&arrival)) {
@@ -205,6 +220,28 @@ impl Sink {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether nothing more is waited for, when the source has been silent for so long, whatever others send meanwhile; an error, if
+    /// that is too long.
+    fn is_over(&self, silent: Duration, timeout: Duration) -> Result<bool, Error> {
+        if self.ending.is_some() {
+            return Ok(silent > SILENT);
+        }
+        if self.source.is_some() && silent > timeout {
+            return Err(Error::peer_gone(format!(
+                "no frame has come for {} s, and no end of the stream: the sender was killed, or the network between is down",
+                timeout.as_secs_f32()
+            )));
+        }
+        Ok(false)
+    }
+
+    /// Whether the source has fallen silent before it was known as one, or has ended a stream of nothing, and another sends frames.
+    fn gives_way(&self, arrival: &Arrival, silent: Duration) -> bool {
+        let is_other = self.source.is_some_and(|source| source != arrival.source);
+        let is_frame = || Header::split(arrival).is_some_and(|(header, _)| !header.is_end);
+        is_other && self.frames < SETTLED && (silent > SILENT || self.ending.is_some()) && is_frame()
     }
 
     /// The header of a frame of this stream: that of the first who sent one.

@@ -482,7 +482,10 @@ impl Sender {
         if let Some(run) = late {
             let most = now - run.stamp.sent_at;
             self.presumed = (3 * most + self.config.ack_delay).min(BACK_OFF_CAP);
-            if let Some((number, sent_at)) = self.transit.newest_of(run.message, run.units().1 - 1)
+            // One at a time: what is sent again and again would put off the measure for ever.
+            let is_awaited = self.awaited.as_ref().is_some_and(|awaited| now - awaited.sent_at <= awaited.most);
+            if !is_awaited
+                && let Some((number, sent_at)) = self.transit.newest_of(run.message, run.units().1 - 1)
                 && number >= run.end()
             {
                 // A quarter more, because no two round trips are alike.

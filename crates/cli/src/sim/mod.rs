@@ -33,6 +33,7 @@ Networks are lists of key=value, in any order, everything optional:
 
   rate=100mbit          bits per second, IP and UDP headers counted (kbit, mbit, gbit)
   queue=1bdp            queue before the bottleneck: 1bdp unless given, 64KiB, or none (endless)
+  bucket=5kB            so much passes at once after a pause, as through a token bucket
   ecn=50%               marks packets when the queue is fuller than this
   delay=30ms            one way (ns, us, ms, s, min)
   jitter=5ms            added to the delay, evenly spread; keeps the order

@@ -85,6 +85,22 @@ fn a_path_whose_round_trips_are_all_alike_has_no_timeouts() {
     assert_eq!((counters.timeouts, counters.units_resent), (0, 0), "nothing was lost");
 }
 
+//= Z-12 test
+#[test]
+fn a_queue_that_grows_behind_a_bucket_is_measured() {
+    // What the bucket held took no time; behind it a unit takes 12 ms, and the queue 0.8 s.
+    for congestion in [ControllerKind::Bbr, ControllerKind::Cubic] {
+        let config = Config { unit_size: UnitSize::UpTo(1472), congestion, ..Config::default() };
+        let mut world = World::new(7, &config, "rate=1mbit,bucket=5kB,queue=100kB,delay=50us");
+        world.post(500_000);
+        world.send(500_000);
+        world.check_all_arrived(8);
+        let counters = world.sender().counters();
+        // 341 units; without a measure behind the bucket each was sent nine times.
+        assert!(counters.units_resent < 100, "{congestion:?}: {counters:?}");
+    }
+}
+
 #[test]
 fn nothing_travels_before_a_request() {
     //= Z-3 test

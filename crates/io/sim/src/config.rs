@@ -53,6 +53,8 @@ pub struct NetworkConfig {
     pub rate: Option<u64>,
     /// The queue before the bottleneck, where there is one.
     pub queue: QueueSize,
+    /// Bytes that pass the bottleneck at once after a pause, as through a token bucket.
+    pub bucket: u64,
     /// The share of the queue (0 to 1) beyond which packets are marked.
     pub ecn: Option<f64>,
     /// One way.
@@ -93,6 +95,7 @@ impl Default for NetworkConfig {
         Self {
             rate: None,
             queue: QueueSize::Bdp(1.0),
+            bucket: 0,
             ecn: None,
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
@@ -143,7 +146,7 @@ impl fmt::Display for ConfigError {
 
 impl core::error::Error for ConfigError {}
 
-const KEYS: &str = "a network setting (rate, queue, ecn, delay, jitter, loss, burst-loss, train-loss, reorder, duplicate, \
+const KEYS: &str = "a network setting (rate, queue, bucket, ecn, delay, jitter, loss, burst-loss, train-loss, reorder, duplicate, \
                     corrupt, mtu, mtu-change, icmp, partition, adversary; written key=value)";
 
 impl FromStr for NetworkConfig {
@@ -160,6 +163,7 @@ impl FromStr for NetworkConfig {
             match key {
                 "rate" => config.rate = Some(rate(value).ok_or_else(|| error("a rate above zero, like 100mbit"))?),
                 "queue" => config.queue = queue(value).ok_or_else(|| error("a queue, like 1bdp, 64KiB or none"))?,
+                "bucket" => config.bucket = bytes(value).ok_or_else(|| error("a size, like 5kB"))?,
                 "ecn" => config.ecn = Some(percent()?),
                 "delay" => config.delay = time()?,
                 "jitter" => config.jitter = time()?,
@@ -231,9 +235,15 @@ fn queue(text: &str) -> Option<QueueSize> {
     if text == "none" {
         return Some(QueueSize::Unlimited);
     }
+    match number(text)? {
+        (value, "bdp") => Some(QueueSize::Bdp(value)),
+        _ => bytes(text).map(QueueSize::Bytes),
+    }
+}
+
+fn bytes(text: &str) -> Option<u64> {
     let (value, unit) = number(text)?;
     let factor = match unit {
-        "bdp" => return Some(QueueSize::Bdp(value)),
         "" | "B" => 1.0,
         "kB" => 1e3,
         "MB" => 1e6,
@@ -241,7 +251,7 @@ fn queue(text: &str) -> Option<QueueSize> {
         "MiB" => 1_048_576.0,
         _ => return None,
     };
-    Some(QueueSize::Bytes((value * factor).round() as u64))
+    Some((value * factor).round() as u64)
 }
 
 fn probability(text: &str) -> Option<f64> {
@@ -306,6 +316,9 @@ impl fmt::Display for NetworkConfig {
             QueueSize::Bytes(bytes) => items.push(format!("queue={bytes}")),
             QueueSize::Bdp(times) if times != 1.0 => items.push(format!("queue={times}bdp")),
             QueueSize::Bdp(_) => {}
+        }
+        if self.bucket > 0 {
+            items.push(format!("bucket={}", self.bucket));
         }
         if let Some(share) = self.ecn {
             items.push(format!("ecn={}", Percent(share)));
@@ -386,7 +399,7 @@ mod tests {
              mtu=1500,queue=1bdp,train-loss=1%",
             "rate=2.5gbit, queue=64KiB, ecn=7%, mtu-change=1280@2s, mtu-change=576@3.5s, icmp=no",
             "burst-loss=1%:30%:50%:0.1%,reorder=3%:250us,corrupt=1%:through,partition=2s..5s,partition=7s..8s",
-            "rate=9600bit,queue=none,adversary=1000,delay=1min",
+            "rate=9600bit,queue=none,bucket=1500,adversary=1000,delay=1min",
         ] {
             let config: NetworkConfig = text.parse().unwrap();
             assert_eq!(config.to_string().parse(), Ok(config), "{text}");

@@ -58,7 +58,7 @@ pub(crate) fn path(config: &NetworkConfig) -> Path {
         path = path.node(if config.corrupt_through { node.let_through() } else { node });
     }
     if let Some(rate) = config.rate {
-        let mut node = Rate::new(rate);
+        let mut node = Rate::new(rate).bucket(config.bucket);
         if let Some(bytes) = config.queue_bytes() {
             node = node.queue(bytes);
             if let Some(share) = config.ecn {

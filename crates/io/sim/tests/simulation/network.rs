@@ -80,6 +80,22 @@ fn a_full_queue_drops_the_tail() {
 }
 
 #[test]
+fn a_bucket_lets_pass_at_once_what_it_holds_and_fills_at_the_rate() {
+    // 1,000 bytes on the wire take 8 ms.
+    let mut simulation = pair(1, "rate=1mbit,bucket=3000,queue=10000");
+    simulation.call(A, |probe| probe.send(B.address(), 972, 20));
+    simulation.run_until_quiet(Time::MAX);
+    let at = |simulation: &_| arrivals(simulation, B).iter().map(|arrival| arrival.0).collect::<Vec<_>>();
+    let burst: Vec<Time> = [0, 0, 0].into_iter().chain((1..=10).map(|number| 8 * number)).map(ms).collect();
+    assert_eq!(at(&simulation), burst, "three at once, and the queue holds ten");
+    // One each 10 ms leaves 2 ms to fill the bucket by.
+    let mut simulation = pair(1, "rate=1mbit,bucket=3000,queue=10000");
+    trickle(&mut simulation, 5, 972, Duration::from_millis(10));
+    let steady = at(&simulation);
+    assert!(steady.windows(2).all(|pair| pair[1] - pair[0] == Duration::from_millis(10)), "{steady:?}");
+}
+
+#[test]
 fn a_filling_queue_marks() {
     let mut simulation = with_node(1, Rate::new(1_000_000).queue(20_000).mark_above(5_000));
     simulation.call(A, |probe| probe.send(B.address(), 972, 10));

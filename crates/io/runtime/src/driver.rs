@@ -37,6 +37,11 @@ pub trait EventSink<Event> {
 
 /// Bytes of a read from which on it is throughput that counts.
 const LONG_TRAIN: usize = 16 << 10;
+/// A turn that is later than planned by more than this comes to a process that was stopped, or whose machine was: no scheduler
+/// lets anybody wait so long. On the engine's clock it was not.
+const STOPPED: Duration = Duration::from_secs(1);
+/// Whoever drives the engine so seldom all the time is not stopped: from one such turn to the next this passes on its clock.
+const STOPPED_APART: Duration = Duration::from_secs(10);
 /// Long trains that come later one after the other than this are each looked for as anything else is.
 const TRAINS_APART: Duration = Duration::from_micros(50);
 
@@ -123,6 +128,8 @@ pub struct Driver<E, L> {
     unfinished: bool,
     epoch: Instant,
     now: Time,
+    /// When the process had been stopped for the last time.
+    stopped: Option<Time>,
     /// When the last read brought a long train, if it did.
     long_train: Option<Time>,
     counters: DriverCounters,
@@ -154,6 +161,7 @@ impl<E: Engine, L: Link> Driver<E, L> {
             unfinished: false,
             epoch: Instant::now(),
             now: Time::ZERO,
+            stopped: None,
             long_train: None,
             counters: DriverCounters::default(),
         }
@@ -189,10 +197,30 @@ impl<E: Engine, L: Link> Driver<E, L> {
         self.now
     }
 
-    /// Reads the clock.
+    /// Reads the clock. Time for which the process was stopped does not count: it has heard nobody then, and asked nobody, and would
+    /// take whoever it talked with for gone.
+    //= Z-19
+    //= V-S11
     pub fn read_clock(&mut self) -> Time {
-        self.now = self.time_of(Instant::now());
+        let now = self.time_of(Instant::now());
+        let before = std::mem::replace(&mut self.now, now);
+        if self.now.since(before) > STOPPED {
+            self.leave_out_stop(before);
+        }
         self.now
+    }
+
+    /// Sets the clock back to when something was due, if that was `before` the process was stopped, or while it was.
+    #[cold]
+    fn leave_out_stop(&mut self, before: Time) {
+        let PollAt::Time(planned) = self.engine.poll_at() else { return };
+        let planned = planned.max(before);
+        let late = self.now.since(planned);
+        if late > STOPPED && self.stopped.is_none_or(|stopped| planned.since(stopped) >= STOPPED_APART) {
+            self.epoch += late;
+            self.now = planned;
+            self.stopped = Some(planned);
+        }
     }
 
     /// A moment on the engine's clock. Moments before the driver was made are its beginning.

@@ -255,6 +255,39 @@ fn a_timer_fires_only_after_what_has_arrived_was_read() {
     assert_eq!((driver.counters().timers_fired, progress.next), (1, PollAt::Ingress));
 }
 
+/// A timer is set, and for 1.2 s nobody drives: when it fires by the engine's clock, and what passes there until then.
+fn stopped(driver: &mut Driver<Tiles, Script>, due_in: Duration) -> Duration {
+    let mut sink = Numbers::default();
+    let mut set_at = Time::ZERO;
+    driver.call(None, |engine, _, now| {
+        set_at = now;
+        engine.timer = Some(now + due_in);
+    });
+    driver.drain(&mut sink).unwrap();
+    std::thread::sleep(Duration::from_millis(1200));
+    driver.progress(&mut sink).unwrap();
+    driver.last_now().since(set_at)
+}
+
+#[test]
+fn time_for_which_the_process_was_stopped_does_not_count() {
+    //= Z-19 test
+    let mut driver = driver(Script::default());
+    let due_in = Duration::from_millis(10);
+    assert_eq!(stopped(&mut driver, due_in), due_in, "the clock stood when the timer was due");
+    assert_eq!(driver.counters().timers_fired, 1);
+    // Who comes as seldom as this all the time is only slow.
+    assert!(stopped(&mut driver, due_in) > Duration::from_secs(1));
+    assert_eq!(driver.counters().timers_fired, 2);
+}
+
+#[test]
+fn who_has_nothing_to_do_is_not_stopped() {
+    let mut driver = driver(Script::default());
+    assert!(stopped(&mut driver, Duration::from_secs(1000)) > Duration::from_secs(1));
+    assert_eq!(driver.counters().timers_fired, 0);
+}
+
 #[test]
 fn a_held_train_leaves_first_unless_its_memory_has_changed_hands() {
     let (mut first, mut second) = (*b"first", *b"other");

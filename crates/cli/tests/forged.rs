@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Listening, content, line, pinnace, run, text, wait_until};
+use pinnace_wire::vrp::{ControlWriter, Tag};
 use pinnace_wire::zcrp::{Unit, encode_idle};
 use std::net::UdpSocket;
 use std::process::Stdio;
@@ -75,6 +76,25 @@ fn strangers_who_are_not_there_keep_nobody_waiting() {
     for service in ["connection", "iso-stream", "bulk-data"] {
         crowded("xtp", &["--maxdata", "100", "--service", service]);
     }
+}
+
+#[test]
+fn a_stranger_who_claims_all_memory_of_vrp_keeps_it_for_a_moment() {
+    let listening = Listening::start(&["vrp", "listen", "127.0.0.1:0", "--memory", "1536KiB", "--count", "1"]);
+    let mut header = [0; 64];
+    let mut writer = ControlWriter::new(&mut header, 7);
+    assert!(writer.push(&Tag::FrameCreate { frame: 7, size: 1 << 20, packet_bytes: 1000 }));
+    assert!(writer.push(&Tag::Epoch(1)));
+    writer.pad_to(64);
+    let (len, stranger) = (writer.finish(), socket());
+    stranger.send_to(&header[..len], &listening.address).expect("sent");
+    let send = ["vrp", "send", "--to", &listening.address, "--size", "1MiB"];
+    let refused = run(&send);
+    assert_eq!(refused.status.code(), Some(1), "there is no room: {}", text(&refused.stderr));
+    std::thread::sleep(Duration::from_millis(1100));
+    let served = run(&send);
+    assert_eq!(served.status.code(), Some(0), "{}", text(&served.stderr));
+    assert_eq!(listening.finish().0, Some(0));
 }
 
 /// What ZCRP asks a stranger for who introduces himself, he begins, and says nothing more.

@@ -118,8 +118,9 @@ struct Sink {
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let args = &args.asked()?;
     interrupt::install();
-    let options =
+    let mut options =
         vrp::Options { profile: args.path.map(service::profile).unwrap_or_default(), ..vrp::Options::default() };
+    options.limits.grace = Some(crate::vrp::GRACE);
     let writer = Writer::start(args.dir.as_deref(), args.log.as_deref())?;
     let incoming = match &args.over {
         Carrier::Vrp => Incoming::Vrp(vrp::Receiver::bind(crate::address::resolve(&args.bind)?, &options)?),

@@ -54,6 +54,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     output::only_prints();
     let mut options = args.transport.options();
     options.limits.bytes = args.memory;
+    options.limits.grace = Some(super::GRACE);
     let receiver = Receiver::bind(resolve(args.local.address())?, &options)?;
     receiver.warnings().iter().for_each(|warning| output.warn(warning));
     let address = receiver.local_addr().to_string();

@@ -22,6 +22,10 @@ use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Frames of which nothing has come for so long give way where there is no room: anybody can forge a header, which can claim all
+/// that a listener has.
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
+
 const EXAMPLES: &str = "\
 Examples:
   pinnace vrp listen 127.0.0.1:7001 --count 3

@@ -238,6 +238,10 @@ fn nobody_there_and_nothing_to_send_are_reported() {
     assert_eq!(sent.status.code(), Some(3));
     assert!(text(&sent.stderr).contains("pinnace recv"));
     assert_eq!(run(&["send", "/dev/null", "127.0.0.1:9"]).status.code(), Some(1));
+    // Its size is 0, and its content would be lost in silence.
+    let sent = run(&["send", "/proc/version", "127.0.0.1:9", "--timeout", "0.5"]);
+    assert_eq!(sent.status.code(), Some(1));
+    assert!(text(&sent.stderr).contains("/proc/version has content"), "{}", text(&sent.stderr));
     let sent = run(&["send", missing.to_str().unwrap(), "", "127.0.0.1:9"]);
     assert_eq!(sent.status.code(), Some(2));
     assert!(text(&sent.stderr).contains("an empty name"), "{}", text(&sent.stderr));

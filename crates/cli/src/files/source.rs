@@ -1,15 +1,17 @@
 //! What is to be sent: the files and folders that the user named.
 //!
 //! Symbolic links that are named are followed; those inside folders are left out, with a warning. Devices, sockets and
-//! pipes, and what cannot be read, are refused before anything is sent.
+//! pipes, what cannot be read, and what has more in it than its size says, are refused before anything is sent.
 
 use super::protocol::{Entry, Kind, MAX_ENTRIES, PARTIAL_FOLDER, SafePath};
 use crate::exit::Error;
 use crate::mapped;
 use crate::output::Output;
+use rustix::fs::OFlags;
 use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
@@ -94,7 +96,14 @@ fn gather_one(path: &Path, name: &[u8], output: &Output, sources: &mut Vec<Sourc
         let metadata = std::fs::metadata(location).map_err(cannot)?;
         if metadata.is_file() {
             // Its turn may come hours later.
-            File::open(location).map_err(cannot)?;
+            let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(location);
+            let mut file = file.map_err(cannot)?;
+            if metadata.len() == 0 && has_content(&mut file).map_err(cannot)? {
+                return Err(Error::failed(format!(
+                    "{} has content, though its size is 0, as files of /proc have it; copy it, and send the copy",
+                    location.display()
+                )));
+            }
         }
         let mut full = name.to_vec();
         if let Ok(below) = location.strip_prefix(path)
@@ -109,6 +118,16 @@ fn gather_one(path: &Path, name: &[u8], output: &Output, sources: &mut Vec<Sourc
         }
     }
     Ok(())
+}
+
+/// Whether a file whose size is 0 is not empty all the same: the kernel makes up what some of them contain when they are read.
+fn has_content(file: &mut File) -> io::Result<bool> {
+    match file.read(&mut [0]) {
+        Ok(bytes) => Ok(bytes > 0),
+        // It would come, later.
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 fn entry(path: Vec<u8>, metadata: &Metadata, location: &Path) -> Result<Entry, Error> {
@@ -149,5 +168,14 @@ mod tests {
         assert!(gather(&[top.clone(), top], &output).is_err());
         assert!(gather(&[PathBuf::from("/dev/null")], &output).is_err());
         assert!(gather(&[folder.path().join("nothing")], &output).is_err());
+    }
+
+    #[test]
+    fn a_file_that_only_says_that_it_is_empty_is_refused() {
+        let output = Output::new(false, false);
+        let error = gather(&[PathBuf::from("/proc/self/status")], &output).unwrap_err();
+        assert!(error.message.contains("/proc/self/status has content"), "{error}");
+        let empty = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(gather(&[empty.path().to_owned()], &output).unwrap()[0].bytes(), 0);
     }
 }

@@ -185,6 +185,48 @@ fn a_killed_sender_is_reported_and_the_transfer_resumed() {
     resumes(to.path(), file.to_str().unwrap());
 }
 
+/// A receiver as somebody who may not write where permissions forbid it: root may everywhere. `None`: this host cannot.
+fn receiver_of_a_user(to: &Path, more: &[&str]) -> Option<Listening> {
+    let dir = to.to_str().unwrap();
+    let mut command = pinnace(&["recv", "--bind", "127.0.0.1:0", "--timeout", "2", "--once", "--dir", dir]);
+    command.args(more).stdout(Stdio::piped());
+    if geteuid().is_root() {
+        let owner = Command::new("chown").args(["-R", "65534", dir]).status();
+        assert!(owner.is_ok_and(|status| status.success()));
+        let mut may = pinnace(&["--version"]);
+        if let Err(error) = may.uid(65_534).stdout(Stdio::null()).status() {
+            pinnace_testing::skip::host(format_args!("another user cannot run the program here ({error})"));
+            return None;
+        }
+        command.uid(65_534);
+    }
+    Some(Listening::of(&mut command))
+}
+
+#[test]
+fn a_partial_file_of_any_permissions_is_resumed() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = from.path().join("large");
+    fs::write(&file, content(LARGE)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+    let Some(mut receiving) = receiver_of_a_user(to.path(), &[]) else { return };
+    let mut sender = slow_send(file.to_str().unwrap(), &receiving.address);
+    wait_until("some chunks have arrived", || chunks_kept(to.path()) >= 8);
+    receiving.kill();
+    assert_eq!(wait(&mut sender), Some(3));
+    // As if it had been killed a moment before the file got its name.
+    for entry in fs::read_dir(to.path().join(".pinnace-partial")).unwrap() {
+        fs::set_permissions(entry.unwrap().path(), fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    let receiving = receiver_of_a_user(to.path(), &[]).unwrap();
+    let sent = run(&["send", file.to_str().unwrap(), &receiving.address, "--chunk", "256KiB", "--json"]);
+    assert_eq!(sent.status.code(), Some(0), "{}{}", text(&sent.stdout), text(&sent.stderr));
+    assert_eq!(receiving.finish().0, Some(0));
+    let done = objects(&text(&sent.stdout)).pop().unwrap();
+    assert!(done["bytes_resumed"].as_u64().unwrap() >= 8 * (256 << 10), "{done}");
+    assert_eq!(fs::metadata(to.path().join("large")).unwrap().permissions().mode() & 0o777, 0o444);
+}
+
 #[test]
 fn an_interrupted_end_tells_the_other() {
     let from = tempfile::tempdir().unwrap();

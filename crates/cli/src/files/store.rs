@@ -20,7 +20,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::ops::Bound;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -30,6 +30,9 @@ const STATE_MAGIC: &[u8; 8] = b"pnstate1";
 const STATE_HEADER: usize = 24;
 /// Number of a chunk, and its value.
 const STATE_RECORD: usize = 36;
+
+/// Permissions of what is not whole yet.
+const PARTIAL_FILE: Mode = Mode::from_raw_mode(0o600);
 
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::RDONLY);
 
@@ -312,7 +315,22 @@ impl Store {
 
     fn open_partial(&self, name: &str, flags: OFlags) -> Result<File, Errno> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.partial, name, flags, Mode::from_raw_mode(0o600)).map(File::from)
+        let open = || rustix::fs::openat(&self.partial, name, flags, PARTIAL_FILE).map(File::from);
+        match open() {
+            // An attempt that was killed on its last step has left it with the permissions of the whole file.
+            Err(Errno::ACCESS) if self.unlock_partial(name).is_ok() => open(),
+            opened => opened,
+        }
+    }
+
+    fn unlock_partial(&self, name: &str) -> Result<(), Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.partial, name, flags, Mode::empty())?;
+        if FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) != FileType::RegularFile {
+            return Err(Errno::ACCESS);
+        }
+        // `fchmod` takes no descriptor that neither reads nor writes; by its name a link could be followed.
+        rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), PARTIAL_FILE)
     }
 
     /// What arrived of a file before: its content, and the chunks that were written down as whole. They must be
@@ -388,25 +406,16 @@ impl Store {
         let content = content_name(&item.path);
         let place = || {
             let file = self.open_partial(&content, OFlags::RDWR)?;
-            rustix::fs::fchmod(&file, Mode::from_raw_mode(item.mode))?;
-            rustix::fs::futimens(&file, &times(item))?;
-            if sync {
-                rustix::fs::fsync(&file)?;
-            }
             let folder = self.parent(&item.path, true)?;
-            let name = OsStr::from_bytes(item.path.split().1);
-            if self.overwrite {
-                return rustix::fs::renameat(&self.partial, &*content, &folder, name);
+            rustix::fs::futimens(&file, &times(item))?;
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(item.mode))?;
+            let synced = if sync { rustix::fs::fsync(&file) } else { Ok(()) };
+            let named = synced.and_then(|()| self.name(&content, &folder, OsStr::from_bytes(item.path.split().1)));
+            if named.is_err() {
+                // The next attempt must be able to write to it, whatever permissions the whole file has.
+                let _ = rustix::fs::fchmod(&file, PARTIAL_FILE);
             }
-            let flags = RenameFlags::NOREPLACE;
-            match rustix::fs::renameat_with(&self.partial, &*content, &folder, name, flags) {
-                // This file system cannot; a link to an existing name fails too.
-                Err(Errno::INVAL | Errno::NOSYS) => {
-                    rustix::fs::linkat(&self.partial, &*content, &folder, name, AtFlags::empty())?;
-                    rustix::fs::unlinkat(&self.partial, &*content, AtFlags::empty())
-                }
-                result => result,
-            }
+            named
         };
         place().map_err(|error| match error {
             Errno::EXIST | Errno::ISDIR => match self.existing(&item.path) {
@@ -418,6 +427,21 @@ impl Store {
         })?;
         self.remove(&state_name(&item.path));
         Ok(())
+    }
+
+    /// Gives what lies in the hidden folder its name.
+    fn name(&self, content: &str, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+        if self.overwrite {
+            return rustix::fs::renameat(&self.partial, content, folder, name);
+        }
+        match rustix::fs::renameat_with(&self.partial, content, folder, name, RenameFlags::NOREPLACE) {
+            // This file system cannot; a link to an existing name fails too.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                rustix::fs::linkat(&self.partial, content, folder, name, AtFlags::empty())?;
+                rustix::fs::unlinkat(&self.partial, content, AtFlags::empty())
+            }
+            result => result,
+        }
     }
 
     /// Forgets what arrived of a file.

@@ -544,3 +544,26 @@ fn the_bars_of_several_senders_say_whose_they_are() {
     }
     assert_eq!(names(&shown).len(), 2, "{shown:?}");
 }
+
+#[test]
+fn a_file_system_that_does_not_say_how_much_is_free_is_no_full_one() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = from.path().join("name");
+    fs::write(&file, content(300_000)).unwrap();
+    let dir = to.path().to_str().unwrap();
+    // Files in memory, without a limit; they go with the mount namespace.
+    let mount = "mount -t ramfs none \"$0\" || exit 77";
+    let isolated = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &format!("{mount}; {script}"), dir, env!("CARGO_BIN_EXE_pinnace")]);
+        command
+    };
+    if !isolated("exit 0").output().is_ok_and(|tried| tried.status.success()) {
+        return pinnace_testing::skip::host("needs mount namespaces and ramfs");
+    }
+    let receive = "exec \"$1\" recv --once --bind 127.0.0.1:0 --dir \"$0\"";
+    let receiving = Listening::of(isolated(receive).stdout(Stdio::piped()));
+    let sent = run(&["send", file.to_str().unwrap(), &receiving.address]);
+    let (code, _, err) = receiving.finish();
+    assert_eq!((code, sent.status.code()), (Some(0), Some(0)), "{err}{}", text(&sent.stderr));
+}

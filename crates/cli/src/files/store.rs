@@ -206,10 +206,14 @@ impl Store {
         is_same(rustix::fs::statat(&self.root, PARTIAL_FOLDER, AtFlags::SYMLINK_NOFOLLOW), &self.partial)
     }
 
-    /// Bytes that can be written to the folder.
+    /// Bytes that can be written to the folder, as far as is known.
     pub(super) fn free_bytes(&self) -> Result<u64, Error> {
         let status =
             rustix::fs::fstatvfs(&self.root).map_err(|error| self.cannot("look at the disk of", None, error))?;
+        // One without a size (ramfs, some in user space) does not know what is free.
+        if status.f_blocks == 0 {
+            return Ok(u64::MAX);
+        }
         Ok(status.f_bavail.saturating_mul(status.f_frsize))
     }
 

@@ -567,3 +567,45 @@ fn a_file_system_that_does_not_say_how_much_is_free_is_no_full_one() {
     let (code, _, err) = receiving.finish();
     assert_eq!((code, sent.status.code()), (Some(0), Some(0)), "{err}{}", text(&sent.stderr));
 }
+
+#[test]
+fn a_read_only_folder_takes_files_that_were_added_and_stays_read_only() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (top, arrived) = (from.path().join("top"), to.path().join("top"));
+    let modes = |mode: u32| {
+        for folder in ["top/in", "top"].map(|name| from.path().join(name)) {
+            fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    let all = || ["top", "top/in"].map(|name| fs::metadata(to.path().join(name)).unwrap().permissions().mode() & 0o777);
+    fs::create_dir_all(top.join("in")).unwrap();
+    fs::write(top.join("in/first"), b"1").unwrap();
+    for added in ["in/first", "in/second", "third"] {
+        modes(0o755);
+        fs::write(top.join(added), added).unwrap();
+        modes(0o555);
+        let Some(receiving) = receiver_of_a_user(to.path(), &["--overwrite"]) else { break };
+        let sent = run(&["send", top.to_str().unwrap(), &receiving.address]);
+        let (code, _, err) = receiving.finish();
+        assert_eq!((code, sent.status.code()), (Some(0), Some(0)), "{added}: {err}{}", text(&sent.stderr));
+        assert_eq!(fs::read(arrived.join(added)).unwrap(), added.as_bytes());
+        assert_eq!(all(), [0o555; 2]);
+    }
+    // What ends early leaves the permissions as they were.
+    modes(0o755);
+    fs::write(top.join("in/fourth"), content(LARGE)).unwrap();
+    modes(0o555);
+    if let Some(receiving) = receiver_of_a_user(to.path(), &[]) {
+        let mut sender = slow_send(top.to_str().unwrap(), &receiving.address);
+        wait_until("some chunks have arrived", || chunks_kept(to.path()) >= 8);
+        sender.kill().unwrap();
+        sender.wait().unwrap();
+        assert_eq!(receiving.finish().0, Some(3));
+        assert_eq!(all(), [0o555; 2]);
+    }
+    // So that they can be removed.
+    modes(0o755);
+    for folder in ["top/in", "top"].map(|name| to.path().join(name)) {
+        let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o755));
+    }
+}

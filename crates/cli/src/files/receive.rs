@@ -340,8 +340,10 @@ impl<'a, 's> Transfer<'a, 's> {
     }
 
     fn run(mut self) -> Result<Totals, Failed> {
+        // Before content comes: it would be in vain where it cannot be written.
+        let mut made = self.store.folders();
         for item in self.items.iter().filter(|item| !item.is_file()) {
-            self.store.make_folder(&item.path)?;
+            made.make(&item.path)?;
         }
         let missing = self.totals.bytes - self.totals.bytes_resumed;
         self.progress.get_mut().begin("receiving", missing);
@@ -349,9 +351,7 @@ impl<'a, 's> Transfer<'a, 's> {
         // What lies in a folder changes its time, so folders come last, the innermost first.
         let mut folders: Vec<&Item> = self.items.iter().filter(|item| !item.is_file()).collect();
         folders.sort_by_key(|item| std::cmp::Reverse(item.path.as_bytes().len()));
-        for folder in folders {
-            self.store.finish_folder(folder)?;
-        }
+        made.finish(folders)?;
         let failed = self.problems.first().map(|first| {
             let name = self.items[first.entry as usize].path.display();
             let count = self.problems.len();

@@ -11,7 +11,7 @@ use super::schedule::chunk_count;
 use crate::exit::Error;
 use crate::interrupt;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps,
+    Access, AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps,
 };
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -103,6 +103,39 @@ impl Drop for Claim<'_> {
         claimed.paths.retain(|path, _| !self.paths.contains(path));
         claimed.set_aside -= self.set_aside.get();
         self.store.released.notify_all();
+    }
+}
+
+/// The folders of a transfer, from when they are made until everything is in them. Those of an earlier one that were made
+/// writable meanwhile get their permissions back if it ends before.
+#[derive(Debug)]
+pub(super) struct Folders<'s> {
+    store: &'s Store,
+    unlocked: Vec<(SafePath, Mode)>,
+}
+
+impl Folders<'_> {
+    /// Makes a folder, so that this user can write to it.
+    pub(super) fn make(&mut self, path: &SafePath) -> Result<(), Error> {
+        let before = self.store.make_folder(path)?;
+        self.unlocked.extend(before.map(|mode| (path.clone(), mode)));
+        Ok(())
+    }
+
+    /// Gives them, of which the innermost comes first, their permissions and times.
+    pub(super) fn finish<'i>(mut self, folders: impl IntoIterator<Item = &'i Item>) -> Result<(), Error> {
+        folders.into_iter().try_for_each(|folder| self.store.finish_folder(folder))?;
+        self.unlocked.clear();
+        Ok(())
+    }
+}
+
+impl Drop for Folders<'_> {
+    fn drop(&mut self) {
+        for (path, mode) in self.unlocked.iter().rev() {
+            // Whoever has removed it does not need it.
+            let _ = self.store.folder(path).and_then(|folder| rustix::fs::fchmod(&folder, *mode));
+        }
     }
 }
 
@@ -299,18 +332,36 @@ impl Store {
         Ok(Existing::File(file, bytes))
     }
 
-    /// Makes a folder.
-    pub(super) fn make_folder(&self, path: &SafePath) -> Result<(), Error> {
+    /// Makes a folder. If there was one in which this user may not write, it may now: its permissions as they were.
+    fn make_folder(&self, path: &SafePath) -> Result<Option<Mode>, Error> {
         let made = self
             .parent(path, true)
             .and_then(|parent| folder_in(&parent, path.split().1, Some(Mode::from_raw_mode(0o777))));
-        made.map(drop).map_err(|error| self.cannot("make the folder", Some(path), error))
+        let folder = made.map_err(|error| self.cannot("make the folder", Some(path), error))?;
+        if rustix::fs::accessat(&folder, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::empty()).is_ok() {
+            return Ok(None);
+        }
+        let unlock = || {
+            let mode = Mode::from_raw_mode(rustix::fs::fstat(&folder)?.st_mode);
+            rustix::fs::fchmod(&folder, mode | Mode::RWXU)?;
+            Ok(mode)
+        };
+        unlock().map(Some).map_err(|error| self.cannot("write to the folder", Some(path), error))
+    }
+
+    fn folder(&self, path: &SafePath) -> Result<OwnedFd, Errno> {
+        folder_in(&self.parent(path, false)?, path.split().1, None)
+    }
+
+    /// The folders that a transfer makes.
+    pub(super) fn folders(&self) -> Folders<'_> {
+        Folders { store: self, unlocked: Vec::new() }
     }
 
     /// Gives a folder its permissions and its time, when everything is in it.
-    pub(super) fn finish_folder(&self, item: &Item) -> Result<(), Error> {
+    fn finish_folder(&self, item: &Item) -> Result<(), Error> {
         let finish = || {
-            let folder = folder_in(&self.parent(&item.path, false)?, item.path.split().1, None)?;
+            let folder = self.folder(&item.path)?;
             rustix::fs::fchmod(&folder, Mode::from_raw_mode(item.mode))?;
             rustix::fs::futimens(&folder, &times(item))
         };

@@ -107,6 +107,7 @@ pub(crate) fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::AddrInUse => "; another program has the port: choose another one, or end that program",
         io::ErrorKind::StorageFull => "; free some space and run the command again",
         io::ErrorKind::PermissionDenied => "; check the owner and the permissions",
+        io::ErrorKind::FileTooLarge => "; raise `ulimit -f`, or choose a file system that takes files as large",
         _ if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) => {
             "; start this program with a higher `ulimit -n`"
         }

@@ -546,6 +546,23 @@ fn the_bars_of_several_senders_say_whose_they_are() {
 }
 
 #[test]
+fn a_limit_to_the_size_of_files_is_an_error_that_both_ends_hear_of() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = from.path().join("large");
+    fs::write(&file, content(300_000)).unwrap();
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 100 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_pinnace"), "recv", "--once"]);
+    limited.args(["--bind", "127.0.0.1:0", "--dir", to.path().to_str().unwrap()]);
+    let receiving = Listening::of(limited.stdout(Stdio::piped()));
+    let sent = run(&["send", file.to_str().unwrap(), &receiving.address]);
+    let (code, _, err) = receiving.finish();
+    assert_eq!((code, sent.status.code()), (Some(1), Some(1)), "{err}{}", text(&sent.stderr));
+    for error in [err, text(&sent.stderr)] {
+        assert!(error.contains("large: File too large") && error.contains("`ulimit -f`"), "{error}");
+    }
+}
+
+#[test]
 fn a_file_system_that_does_not_say_how_much_is_free_is_no_full_one() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let file = from.path().join("name");

@@ -189,7 +189,15 @@ impl Store {
         })?;
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(cannot)?;
-        let partial = folder_in(&root, PARTIAL_FOLDER.as_bytes(), Some(Mode::from_raw_mode(0o700))).map_err(cannot)?;
+        let partial = folder_in(&root, PARTIAL_FOLDER.as_bytes(), Some(Mode::from_raw_mode(0o700)));
+        let partial = partial.map_err(|error| match error {
+            Errno::NOTDIR | Errno::LOOP => Error::failed(format!(
+                "cannot receive into {0}: {0}/{PARTIAL_FOLDER}, where what is not whole yet is to lie, is no folder; move it \
+                 away",
+                path.display()
+            )),
+            error => cannot(error),
+        })?;
         match rustix::fs::flock(&partial, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {

@@ -56,6 +56,18 @@ fn nothing_is_written_through_symbolic_links() {
 }
 
 #[test]
+fn what_is_in_the_place_of_the_hidden_folder_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join(PARTIAL_FOLDER);
+    for make in [|place: &Path| fs::write(place, b"").unwrap(), |place: &Path| symlink("/tmp", place).unwrap()] {
+        make(&place);
+        let error = Store::open(folder.path(), false).unwrap_err();
+        assert!(error.message.contains("/.pinnace-partial, where"), "{error}");
+        fs::remove_file(&place).unwrap();
+    }
+}
+
+#[test]
 fn what_could_not_get_its_name_can_be_written_to_again() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), false).unwrap();

@@ -64,8 +64,13 @@ pub(crate) fn changed(path: &Path) -> Error {
 
 /// What a command that has failed with `error` is to say instead, if a file is to blame.
 pub(crate) fn blamed(error: Error) -> Error {
-    let is_fault = error.message.contains(&io::Error::from_raw_os_error(EFAULT).to_string());
+    let is_fault = is_fault(&error);
     first(|mapped, now| now.len() < mapped.bytes || (is_fault && modified(now) != mapped.modified)).unwrap_or(error)
+}
+
+/// Whether that is how it ends when pages are gone.
+pub(crate) fn is_fault(error: &Error) -> bool {
+    error.message.contains(&io::Error::from_raw_os_error(EFAULT).to_string())
 }
 
 /// What a call says to which memory was given that is not there.

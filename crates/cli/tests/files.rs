@@ -546,6 +546,23 @@ fn the_bars_of_several_senders_say_whose_they_are() {
 }
 
 #[test]
+fn a_file_that_is_cut_off_while_it_arrives_is_named() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = from.path().join("large");
+    fs::write(&file, content(LARGE)).unwrap();
+    let receiving = receiver(to.path(), &["--once"]);
+    let mut sender = slow_send(file.to_str().unwrap(), &receiving.address);
+    wait_until("some chunks have arrived", || chunks_kept(to.path()) >= 8);
+    let folder = fs::read_dir(to.path().join(".pinnace-partial")).unwrap().map(|entry| entry.unwrap().path());
+    let partial = folder.into_iter().find(|path| path.extension().is_none()).unwrap();
+    fs::OpenOptions::new().write(true).open(partial).unwrap().set_len(1000).unwrap();
+    let (code, _, err) = receiving.finish();
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("cut off what had arrived of large"), "{err}");
+    wait(&mut sender);
+}
+
+#[test]
 fn a_limit_to_the_size_of_files_is_an_error_that_both_ends_hear_of() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let file = from.path().join("large");

@@ -14,6 +14,7 @@ use crate::address::resolve;
 use crate::bare::announce_as;
 use crate::exit::{Error, Exit};
 use crate::interrupt;
+use crate::mapped;
 use crate::output::Output;
 use crate::senders::{self, Place};
 use crate::service::{self, Asked};
@@ -396,7 +397,7 @@ impl<'a, 's> Transfer<'a, 's> {
                 progress.borrow_mut().look(peer.receiver.counters().bytes_received);
                 Ok(())
             };
-            let message = transport::wait(receiving, look, |error| peer.error(error))?;
+            let message = transport::wait(receiving, look, |error| self.blamed(peer.error(error)))?;
             if message.is_empty() {
                 return Err(peer.gave_up(posted.pop_front().map(|next| next.receiving)));
             }
@@ -422,6 +423,21 @@ impl<'a, 's> Transfer<'a, 's> {
                 self.hashed(&hashed)?;
             }
         }
+    }
+
+    /// What is to be said instead of `error` if somebody has cut off the pages that content comes into.
+    fn blamed(&self, error: Error) -> Error {
+        if !mapped::is_fault(&error) {
+            return error;
+        }
+        let mut items = self.work.iter().map(|work| &self.items[work.entry]);
+        items.find(|item| self.store.is_cut_off(item)).map_or(error, |item| {
+            Error::failed(format!(
+                "another program has cut off what had arrived of {} in {}; have it sent again",
+                item.path.display(),
+                protocol::PARTIAL_FOLDER
+            ))
+        })
     }
 
     /// Room for a chunk, in the pages of its file.

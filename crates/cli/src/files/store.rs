@@ -264,6 +264,12 @@ impl Store {
         status.map_or(0, |status| u64::try_from(status.st_blocks).unwrap_or(0).saturating_mul(512))
     }
 
+    /// Whether what arrives of a file has been made shorter than [`begin`](Self::begin) left it.
+    pub(super) fn is_cut_off(&self, item: &Item) -> bool {
+        let status = rustix::fs::statat(&self.partial, content_name(&item.path), AtFlags::SYMLINK_NOFOLLOW);
+        status.is_ok_and(|status| u64::try_from(status.st_size).is_ok_and(|bytes| bytes < item.bytes()))
+    }
+
     pub(super) fn overwrites(&self) -> bool {
         self.overwrite
     }

@@ -546,6 +546,21 @@ fn the_bars_of_several_senders_say_whose_they_are() {
 }
 
 #[test]
+fn a_file_that_cannot_be_mapped_is_named_with_the_reason() {
+    // Its size is that of a page, whatever is in it.
+    let file = "/sys/kernel/uevent_seqnum";
+    if !fs::metadata(file).is_ok_and(|found| found.len() > 0) {
+        return pinnace_testing::skip::host(format_args!("there is no {file}"));
+    }
+    let to = tempfile::tempdir().unwrap();
+    let receiving = receiver(to.path(), &["--once"]);
+    let sent = run(&["send", file, &receiving.address]);
+    assert_eq!(sent.status.code(), Some(1));
+    assert!(text(&sent.stderr).contains("uevent_seqnum: its file system does not"), "{}", text(&sent.stderr));
+    assert_eq!(receiving.finish().0, Some(1));
+}
+
+#[test]
 fn a_file_that_is_cut_off_while_it_arrives_is_named() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let file = from.path().join("large");

@@ -451,8 +451,8 @@ impl<'a, 's> Transfer<'a, 's> {
         let (offset, len) = work.range(chunk, self.chunk_bytes);
         self.store.reserve(&file, item, offset, len)?;
         self.claim.has_taken(len as u64);
-        let message = Message::map_file_mut(&file, offset, len)
-            .map_err(|error| Error::io(format_args!("cannot map {}", item.path.display()), &error))?;
+        let message =
+            Message::map_file_mut(&file, offset, len).map_err(|error| super::unmapped(item.path.display(), &error))?;
         self.open = Some((at, file));
         Ok(message)
     }

@@ -373,7 +373,7 @@ impl<'a> Transfer<'a> {
             }
         };
         let (offset, len) = work.range(chunk, self.chunk_bytes);
-        let cannot = |error| Error::io(format_args!("cannot map {}", source.location.display()), &error);
+        let cannot = |error| super::unmapped(source.location.display(), &error);
         // The kernel refuses to send a mapped page behind the end of the file, in words that say nothing of a file.
         if file.file.metadata().map_err(cannot)?.len() != work.bytes {
             source.open()?;

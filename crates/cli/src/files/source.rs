@@ -10,7 +10,7 @@ use crate::mapped;
 use crate::output::Output;
 use rustix::fs::OFlags;
 use std::fs::{File, Metadata};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -131,10 +131,7 @@ fn gather_one(path: &Path, name: &[u8], output: &Output, gathered: &mut Gathered
             Err(error) => return Err(Error::io(format_args!("cannot read {}", location.display()), &error)),
         };
         if has_more {
-            return Err(Error::failed(format!(
-                "{} has content, though its size is 0, as files of /proc have it; copy it, and send the copy",
-                location.display()
-            )));
+            return Err(mapped::hiding(location));
         }
         let mut full = name.to_vec();
         if let Ok(below) = location.strip_prefix(path)
@@ -162,19 +159,9 @@ fn examine(location: &Path) -> io::Result<(Metadata, bool)> {
     if !metadata.is_file() {
         return Ok((metadata, false));
     }
-    let mut file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(location)?;
-    let has_more = metadata.len() == 0 && has_content(&mut file)?;
+    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(location)?;
+    let has_more = mapped::hides_content(&file)?;
     Ok((metadata, has_more))
-}
-
-/// Whether a file whose size is 0 is not empty all the same: the kernel makes up what some of them contain when they are read.
-fn has_content(file: &mut File) -> io::Result<bool> {
-    match file.read(&mut [0]) {
-        Ok(bytes) => Ok(bytes > 0),
-        // It would come, later.
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(true),
-        Err(error) => Err(error),
-    }
 }
 
 fn entry(path: Vec<u8>, metadata: &Metadata, location: &Path) -> Result<Entry, Error> {

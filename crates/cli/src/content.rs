@@ -44,6 +44,9 @@ impl Source {
                 let cannot = |error| Error::io(format_args!("cannot read {}", path.display()), &error);
                 let file = File::open(path).map_err(cannot)?;
                 let size = file.metadata().map_err(cannot)?.len();
+                if mapped::hides_content(&file).map_err(cannot)? {
+                    return Err(mapped::hiding(path));
+                }
                 (size, Self::File { file, size: size as usize, path: path.to_owned() })
             }
         };

@@ -3,6 +3,7 @@
 use rustix::io::Errno;
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 
 /// Exit codes, documented in `pinnace --help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,10 +96,36 @@ impl Error {
             io::ErrorKind::PermissionDenied => {
                 "; ports below 1024 need root: choose another one, or run the command with sudo"
             }
+            _ if lacks_interface(&address.to_string()) => LACKS_INTERFACE,
             _ => advice(error),
         };
         Self::failed(format!("cannot listen on {address}: {error}{advice}"))
     }
+
+    /// Why nothing can be sent to `peer`, and what would help. `action` is what was tried, with it.
+    fn reach(action: &str, peer: &str, error: &io::Error) -> Self {
+        let advice = match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::ACCESS) => {
+                "; broadcast addresses cannot be used, nor can what a route of this host prohibits: name one host, or a \
+                 multicast group where there may be one"
+            }
+            Some(Errno::ADDRNOTAVAIL) if peer.starts_with('[') => {
+                "; this host has no address to send from: IPv6 may be switched off here (`ip -6 address` shows what there is)"
+            }
+            Some(Errno::INVAL) if lacks_interface(peer) => LACKS_INTERFACE,
+            _ => advice(error),
+        };
+        Self::failed(format!("{action}: {error}{advice}"))
+    }
+}
+
+const LACKS_INTERFACE: &str = "; this address is another one on every network: say through which interface, as in [fe80::1%eth0]:4747 \
+     (`ip link` shows those that there are)";
+
+/// Whether an address means a host of one network, and does not say which network.
+fn lacks_interface(address: &str) -> bool {
+    let Ok(SocketAddr::V6(address)) = address.parse() else { return false };
+    address.ip().is_unicast_link_local() && address.scope_id() == 0
 }
 
 /// What may help against `error`.
@@ -107,6 +134,7 @@ pub(crate) fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::AddrInUse => "; another program has the port: choose another one, or end that program",
         io::ErrorKind::StorageFull => "; free some space and run the command again",
         io::ErrorKind::PermissionDenied => "; check the owner and the permissions",
+        io::ErrorKind::FileTooLarge => "; raise `ulimit -f`, or choose a file system that takes files as large",
         _ if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) => {
             "; start this program with a higher `ulimit -n`"
         }
@@ -126,7 +154,12 @@ impl std::error::Error for Error {}
 impl From<&pinnace::Error> for Error {
     fn from(error: &pinnace::Error) -> Self {
         match error {
-            pinnace::Error::Io { action, source } => Self::io(action, source),
+            pinnace::Error::Io { action, source } => {
+                // The advice hangs on the words of the library.
+                let peer =
+                    ["cannot open a socket to ", "cannot reach "].iter().find_map(|tried| action.strip_prefix(tried));
+                peer.map_or_else(|| Self::io(action, source), |peer| Self::reach(action, peer, source))
+            }
             pinnace::Error::Listen { address, source } => Self::listen(address, source),
             _ => Self::failed(error.to_string()),
         }
@@ -152,6 +185,21 @@ mod tests {
         assert!(Error::io("cannot read notes", &Errno::ACCESS.into()).message.contains("owner"));
         assert!(listening("203.0.113.1:80", Errno::ADDRNOTAVAIL).contains("no interface"));
         assert!(listening("127.0.0.1:80", Errno::ADDRINUSE).contains("another program"));
+    }
+
+    #[test]
+    fn who_cannot_be_reached_is_told_why() {
+        let reaching = |peer: &str, errno: Errno| {
+            let action = format!("cannot open a socket to {peer}");
+            Error::from(pinnace::Error::Io { action, source: errno.into() }).message
+        };
+        let broadcast = reaching("192.0.2.255:7", Errno::ACCESS);
+        assert!(broadcast.contains("broadcast") && !broadcast.contains("owner"), "{broadcast}");
+        assert!(reaching("[2001:db8::1]:7", Errno::ADDRNOTAVAIL).contains("IPv6 may be switched off"));
+        assert!(!reaching("192.0.2.1:7", Errno::ADDRNOTAVAIL).contains("IPv6"));
+        assert!(reaching("[fe80::1]:7", Errno::INVAL).contains("[fe80::1%eth0]"));
+        assert!(!reaching("[fe80::1%2]:7", Errno::INVAL).contains("eth0"));
+        assert!(Error::listen("[fe80::1]:7", &Errno::INVAL.into()).message.contains("[fe80::1%eth0]"));
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! Ctrl-C (SIGINT, SIGTERM, SIGHUP): the first asks the command to end in good order, the second ends it at once.
+//! Ctrl-C (SIGINT, SIGTERM, SIGHUP): the first asks the command to end in good order, the second ends it at once. And the
+//! signal that would end it where a call can say why.
 
 use crate::exit::{Error, Exit};
 use crate::output;
-use std::sync::Once;
+use signal_hook::consts::SIGXFSZ;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
@@ -25,6 +27,13 @@ pub(crate) fn install() {
             }
         });
     });
+}
+
+/// Lets a call that makes a file larger than `ulimit -f` allows fail, and not end the process (SIGXFSZ), so that the peer is
+/// told. A handler, as what is ignored would be ignored by the commands of `run` and `wan` as well.
+pub(crate) fn outlive_large_files() {
+    // Without it nothing else changes.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
 /// Whether the command has to end: the user wants it, or its results cannot be written, or nobody reads them and there is

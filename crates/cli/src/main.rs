@@ -161,6 +161,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    interrupt::outlive_large_files();
     let parsed = signed(Cli::command()).try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,

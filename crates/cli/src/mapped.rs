@@ -5,8 +5,9 @@
 //! is read from the file instead (`content.rs`).
 
 use crate::exit::Error;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -62,10 +63,38 @@ pub(crate) fn changed(path: &Path) -> Error {
     Error::failed(format!("{} changed while it was being sent; send it again when nobody writes to it", path.display()))
 }
 
+/// Whether a file has content though its size is 0: what some of them contain the kernel makes up when they are read.
+pub(crate) fn hides_content(mut file: &File) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() > 0 {
+        return Ok(false);
+    }
+    // Some have nothing now, and would have whoever reads wait.
+    fcntl_setfl(file, fcntl_getfl(file)? | OFlags::NONBLOCK)?;
+    match file.read(&mut [0]) {
+        Ok(bytes) => Ok(bytes > 0),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// What is said of such a file.
+pub(crate) fn hiding(path: &Path) -> Error {
+    Error::failed(format!(
+        "{} has content, though its size is 0, as files of /proc have it; copy it, and send the copy",
+        path.display()
+    ))
+}
+
 /// What a command that has failed with `error` is to say instead, if a file is to blame.
 pub(crate) fn blamed(error: Error) -> Error {
-    let is_fault = error.message.contains(&io::Error::from_raw_os_error(EFAULT).to_string());
+    let is_fault = is_fault(&error);
     first(|mapped, now| now.len() < mapped.bytes || (is_fault && modified(now) != mapped.modified)).unwrap_or(error)
+}
+
+/// Whether that is how it ends when pages are gone.
+pub(crate) fn is_fault(error: &Error) -> bool {
+    error.message.contains(&io::Error::from_raw_os_error(EFAULT).to_string())
 }
 
 /// What a call says to which memory was given that is not there.

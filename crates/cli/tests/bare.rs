@@ -74,3 +74,14 @@ fn nothing_cannot_be_waited_for_and_not_be_sent() {
         }
     }
 }
+
+/// Its size is 0, and an empty message would be what arrives.
+#[test]
+fn a_file_that_only_says_that_it_is_empty_is_not_sent() {
+    for protocol in ["zcrp", "vrp", "xtp", "qmp", "a1"] {
+        let sent = run(&[protocol, "send", "/proc/version", "127.0.0.1:9"]);
+        let error = text(&sent.stderr);
+        assert_eq!(sent.status.code(), Some(1), "{protocol}: {error}");
+        assert!(error.contains("/proc/version has content"), "{protocol}: {error}");
+    }
+}

@@ -185,6 +185,48 @@ fn a_killed_sender_is_reported_and_the_transfer_resumed() {
     resumes(to.path(), file.to_str().unwrap());
 }
 
+/// A receiver as somebody who may not write where permissions forbid it: root may everywhere. `None`: this host cannot.
+fn receiver_of_a_user(to: &Path, more: &[&str]) -> Option<Listening> {
+    let dir = to.to_str().unwrap();
+    let mut command = pinnace(&["recv", "--bind", "127.0.0.1:0", "--timeout", "2", "--once", "--dir", dir]);
+    command.args(more).stdout(Stdio::piped());
+    if geteuid().is_root() {
+        let owner = Command::new("chown").args(["-R", "65534", dir]).status();
+        assert!(owner.is_ok_and(|status| status.success()));
+        let mut may = pinnace(&["--version"]);
+        if let Err(error) = may.uid(65_534).stdout(Stdio::null()).status() {
+            pinnace_testing::skip::host(format_args!("another user cannot run the program here ({error})"));
+            return None;
+        }
+        command.uid(65_534);
+    }
+    Some(Listening::of(&mut command))
+}
+
+#[test]
+fn a_partial_file_of_any_permissions_is_resumed() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = from.path().join("large");
+    fs::write(&file, content(LARGE)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+    let Some(mut receiving) = receiver_of_a_user(to.path(), &[]) else { return };
+    let mut sender = slow_send(file.to_str().unwrap(), &receiving.address);
+    wait_until("some chunks have arrived", || chunks_kept(to.path()) >= 8);
+    receiving.kill();
+    assert_eq!(wait(&mut sender), Some(3));
+    // As if it had been killed a moment before the file got its name.
+    for entry in fs::read_dir(to.path().join(".pinnace-partial")).unwrap() {
+        fs::set_permissions(entry.unwrap().path(), fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    let receiving = receiver_of_a_user(to.path(), &[]).unwrap();
+    let sent = run(&["send", file.to_str().unwrap(), &receiving.address, "--chunk", "256KiB", "--json"]);
+    assert_eq!(sent.status.code(), Some(0), "{}{}", text(&sent.stdout), text(&sent.stderr));
+    assert_eq!(receiving.finish().0, Some(0));
+    let done = objects(&text(&sent.stdout)).pop().unwrap();
+    assert!(done["bytes_resumed"].as_u64().unwrap() >= 8 * (256 << 10), "{done}");
+    assert_eq!(fs::metadata(to.path().join("large")).unwrap().permissions().mode() & 0o777, 0o444);
+}
+
 #[test]
 fn an_interrupted_end_tells_the_other() {
     let from = tempfile::tempdir().unwrap();
@@ -238,6 +280,10 @@ fn nobody_there_and_nothing_to_send_are_reported() {
     assert_eq!(sent.status.code(), Some(3));
     assert!(text(&sent.stderr).contains("pinnace recv"));
     assert_eq!(run(&["send", "/dev/null", "127.0.0.1:9"]).status.code(), Some(1));
+    // Its size is 0, and its content would be lost in silence.
+    let sent = run(&["send", "/proc/version", "127.0.0.1:9", "--timeout", "0.5"]);
+    assert_eq!(sent.status.code(), Some(1));
+    assert!(text(&sent.stderr).contains("/proc/version has content"), "{}", text(&sent.stderr));
     let sent = run(&["send", missing.to_str().unwrap(), "", "127.0.0.1:9"]);
     assert_eq!(sent.status.code(), Some(2));
     assert!(text(&sent.stderr).contains("an empty name"), "{}", text(&sent.stderr));
@@ -497,4 +543,118 @@ fn the_bars_of_several_senders_say_whose_they_are() {
         sender.wait().unwrap();
     }
     assert_eq!(names(&shown).len(), 2, "{shown:?}");
+}
+
+#[test]
+fn a_file_that_cannot_be_mapped_is_named_with_the_reason() {
+    // Its size is that of a page, whatever is in it.
+    let file = "/sys/kernel/uevent_seqnum";
+    if !fs::metadata(file).is_ok_and(|found| found.len() > 0) {
+        return pinnace_testing::skip::host(format_args!("there is no {file}"));
+    }
+    let to = tempfile::tempdir().unwrap();
+    let receiving = receiver(to.path(), &["--once"]);
+    let sent = run(&["send", file, &receiving.address]);
+    assert_eq!(sent.status.code(), Some(1));
+    assert!(text(&sent.stderr).contains("uevent_seqnum: its file system does not"), "{}", text(&sent.stderr));
+    assert_eq!(receiving.finish().0, Some(1));
+}
+
+#[test]
+fn a_file_that_is_cut_off_while_it_arrives_is_named() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = from.path().join("large");
+    fs::write(&file, content(LARGE)).unwrap();
+    let receiving = receiver(to.path(), &["--once"]);
+    let mut sender = slow_send(file.to_str().unwrap(), &receiving.address);
+    wait_until("some chunks have arrived", || chunks_kept(to.path()) >= 8);
+    let folder = fs::read_dir(to.path().join(".pinnace-partial")).unwrap().map(|entry| entry.unwrap().path());
+    let partial = folder.into_iter().find(|path| path.extension().is_none()).unwrap();
+    fs::OpenOptions::new().write(true).open(partial).unwrap().set_len(1000).unwrap();
+    let (code, _, err) = receiving.finish();
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("cut off what had arrived of large"), "{err}");
+    wait(&mut sender);
+}
+
+#[test]
+fn a_limit_to_the_size_of_files_is_an_error_that_both_ends_hear_of() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = from.path().join("large");
+    fs::write(&file, content(300_000)).unwrap();
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 100 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_pinnace"), "recv", "--once"]);
+    limited.args(["--bind", "127.0.0.1:0", "--dir", to.path().to_str().unwrap()]);
+    let receiving = Listening::of(limited.stdout(Stdio::piped()));
+    let sent = run(&["send", file.to_str().unwrap(), &receiving.address]);
+    let (code, _, err) = receiving.finish();
+    assert_eq!((code, sent.status.code()), (Some(1), Some(1)), "{err}{}", text(&sent.stderr));
+    for error in [err, text(&sent.stderr)] {
+        assert!(error.contains("large: File too large") && error.contains("`ulimit -f`"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_system_that_does_not_say_how_much_is_free_is_no_full_one() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = from.path().join("name");
+    fs::write(&file, content(300_000)).unwrap();
+    let dir = to.path().to_str().unwrap();
+    // Files in memory, without a limit; they go with the mount namespace.
+    let mount = "mount -t ramfs none \"$0\" || exit 77";
+    let isolated = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &format!("{mount}; {script}"), dir, env!("CARGO_BIN_EXE_pinnace")]);
+        command
+    };
+    if !isolated("exit 0").output().is_ok_and(|tried| tried.status.success()) {
+        return pinnace_testing::skip::host("needs mount namespaces and ramfs");
+    }
+    let receive = "exec \"$1\" recv --once --bind 127.0.0.1:0 --dir \"$0\"";
+    let receiving = Listening::of(isolated(receive).stdout(Stdio::piped()));
+    let sent = run(&["send", file.to_str().unwrap(), &receiving.address]);
+    let (code, _, err) = receiving.finish();
+    assert_eq!((code, sent.status.code()), (Some(0), Some(0)), "{err}{}", text(&sent.stderr));
+}
+
+#[test]
+fn a_read_only_folder_takes_files_that_were_added_and_stays_read_only() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (top, arrived) = (from.path().join("top"), to.path().join("top"));
+    let modes = |mode: u32| {
+        for folder in ["top/in", "top"].map(|name| from.path().join(name)) {
+            fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    let all = || ["top", "top/in"].map(|name| fs::metadata(to.path().join(name)).unwrap().permissions().mode() & 0o777);
+    fs::create_dir_all(top.join("in")).unwrap();
+    fs::write(top.join("in/first"), b"1").unwrap();
+    for added in ["in/first", "in/second", "third"] {
+        modes(0o755);
+        fs::write(top.join(added), added).unwrap();
+        modes(0o555);
+        let Some(receiving) = receiver_of_a_user(to.path(), &["--overwrite"]) else { break };
+        let sent = run(&["send", top.to_str().unwrap(), &receiving.address]);
+        let (code, _, err) = receiving.finish();
+        assert_eq!((code, sent.status.code()), (Some(0), Some(0)), "{added}: {err}{}", text(&sent.stderr));
+        assert_eq!(fs::read(arrived.join(added)).unwrap(), added.as_bytes());
+        assert_eq!(all(), [0o555; 2]);
+    }
+    // What ends early leaves the permissions as they were.
+    modes(0o755);
+    fs::write(top.join("in/fourth"), content(LARGE)).unwrap();
+    modes(0o555);
+    if let Some(receiving) = receiver_of_a_user(to.path(), &[]) {
+        let mut sender = slow_send(top.to_str().unwrap(), &receiving.address);
+        wait_until("some chunks have arrived", || chunks_kept(to.path()) >= 8);
+        sender.kill().unwrap();
+        sender.wait().unwrap();
+        assert_eq!(receiving.finish().0, Some(3));
+        assert_eq!(all(), [0o555; 2]);
+    }
+    // So that they can be removed.
+    modes(0o755);
+    for folder in ["top/in", "top"].map(|name| to.path().join(name)) {
+        let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o755));
+    }
 }

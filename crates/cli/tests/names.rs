@@ -97,6 +97,28 @@ fn whoever_listens_may_say_a_port_alone() {
 
 /// The advice hangs on the words of the library, which every protocol has to use.
 #[test]
+fn an_address_that_cannot_be_sent_to_is_said_to_be_a_broadcast_address_or_to_lack_its_interface() {
+    for (to, why) in [("255.255.255.255:9", "broadcast addresses cannot be used"), ("[fe80::1]:9", "[fe80::1%eth0]")] {
+        for args in [
+            &["send", "/etc/passwd", to][..],
+            &["zcrp", "send", "/etc/passwd", to],
+            &["vrp", "send", "/etc/passwd", to],
+            &["xtp", "send", "/etc/passwd", to],
+            &["qmp", "send", "/etc/passwd", to],
+            &["a1", "send", "/etc/passwd", to],
+            &["stream", "send", "--to", to],
+            &["connect", to],
+        ] {
+            let output = run(&[args, &["--timeout", "1"]].concat());
+            let error = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
+            assert!(error.contains(why) && error.lines().count() == 1, "{args:?}: {error}");
+        }
+    }
+}
+
+/// The advice hangs on the words of the library, which every protocol has to use.
+#[test]
 fn an_address_of_another_host_is_named_as_the_reason() {
     let to = tempfile::tempdir().unwrap();
     let dir = to.path().to_str().unwrap();

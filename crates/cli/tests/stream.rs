@@ -2,12 +2,13 @@
 
 mod common;
 
-use common::{Listening, objects, pinnace, run, text, wait};
+use common::{Listening, objects, pinnace, run, text, wait, wait_until_interruptible};
 use serde_json::Value;
 use std::io::Write;
 use std::net::UdpSocket;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// A receiver that writes into `folder`.
 fn receiver(folder: &Path, more: &[&str]) -> Listening {
@@ -85,6 +86,40 @@ fn standard_input_is_cut_into_frames_and_films_into_pictures() {
         assert_eq!(receiver.finish().0, Some(0));
         assert_eq!(frames(folder.path()), expected);
     }
+}
+
+/// Nobody has opened the other end yet: to open this one takes until somebody does.
+#[test]
+fn a_named_pipe_is_waited_for_and_read_from_its_first_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    if !Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()) {
+        return pinnace_testing::skip::program("there is no `mkfifo`");
+    }
+    let receiver = receiver(folder.path(), &[]);
+    let args = ["stream", "send", "--to", &receiver.address, "--source", pipe.to_str().unwrap()];
+    let send = |more: &[&str]| {
+        pinnace(&[&args[..], more].concat()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut sender = send(&[]);
+    wait_until_interruptible(&sender);
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(Command::new("kill").args(["-INT", &sender.id().to_string()]).status().unwrap().success());
+    assert_eq!(wait(&mut sender), Some(130));
+    receiver.finish();
+
+    let folder = tempfile::tempdir().unwrap();
+    let receiver = self::receiver(folder.path(), &[]);
+    let args = ["stream", "send", "--to", &receiver.address, "--source", pipe.to_str().unwrap(), "--fps", "100"];
+    let mut sender = pinnace(&args).args(["--ahead", "16"]).stdout(Stdio::null()).spawn().unwrap();
+    std::fs::write(&pipe, b"YUV4MPEG2 W10 H5 Cmono\nFRAME\n01234567890123456789012345678901234567890123456789")
+        .unwrap();
+    assert_eq!(wait(&mut sender), Some(0));
+    assert_eq!(receiver.finish().0, Some(0));
+    assert_eq!(frames(folder.path()), [b"01234567890123456789012345678901234567890123456789"]);
+    let again = run(&["stream", "send", "--to", "127.0.0.1:9", "--source", pipe.to_str().unwrap(), "--repeat"]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again.stderr).contains("pipe comes but once"), "{}", text(&again.stderr));
 }
 
 #[test]
@@ -174,7 +209,7 @@ fn an_interrupt_ends_both_sides_with_their_tables() {
         .unwrap();
     let log_file = folder.path().join("log.jsonl");
     common::wait_until("a frame arrives", || std::fs::metadata(&log_file).is_ok_and(|log| log.len() > 0));
-    let kill = std::process::Command::new("kill").args(["-INT", &sender.id().to_string()]).status().unwrap();
+    let kill = Command::new("kill").args(["-INT", &sender.id().to_string()]).status().unwrap();
     assert!(kill.success());
     let output = sender.wait_with_output().unwrap();
     assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(130), "pinnace: interrupted\n"));
@@ -202,7 +237,7 @@ fn a_sink_that_is_interrupted_tells_its_source_at_once() {
         receiver.signal("-INT");
         assert_eq!(receiver.finish().0, Some(130));
         assert_eq!(wait(&mut sender), Some(3), "{over} {fps}");
-        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{over} {fps}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(10), "{over} {fps}: {:?}", begun.elapsed());
         let error = text(&sender.wait_with_output().unwrap().stderr);
         assert!(error.lines().count() == 1 && error.contains("ended"), "{over} {fps}: {error}");
     }

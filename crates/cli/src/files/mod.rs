@@ -21,7 +21,10 @@ use crate::interrupt;
 use crate::service::Tool;
 use digest::{Place, Value};
 use pinnace::service::Method;
+use rustix::io::Errno;
+use std::fmt::Display;
 use std::fs::File;
+use std::io;
 
 /// Messages under way at most, at either end: as many as a batch has files, because its digests wait for all of them. Small files
 /// travel no faster than this in a round trip.
@@ -48,6 +51,16 @@ const fn tool(name: &'static str) -> Tool {
             })
         },
     }
+}
+
+/// Why a file cannot be sent from its pages, or received into them. `location`: for people.
+fn unmapped(location: impl Display, error: &io::Error) -> Error {
+    if error.raw_os_error() == Some(Errno::NODEV.raw_os_error()) {
+        return Error::failed(format!(
+            "cannot map {location}: its file system does not have files in memory (mmap); use one that does, like that of /tmp"
+        ));
+    }
+    Error::io(format_args!("cannot map {location}"), error)
 }
 
 /// The value of a chunk of a file on the disk. The file must be that long. `name`: for people.

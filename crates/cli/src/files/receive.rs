@@ -14,6 +14,7 @@ use crate::address::resolve;
 use crate::bare::announce_as;
 use crate::exit::{Error, Exit};
 use crate::interrupt;
+use crate::mapped;
 use crate::output::Output;
 use crate::senders::{self, Place};
 use crate::service::{self, Asked};
@@ -340,8 +341,10 @@ impl<'a, 's> Transfer<'a, 's> {
     }
 
     fn run(mut self) -> Result<Totals, Failed> {
+        // Before content comes: it would be in vain where it cannot be written.
+        let mut made = self.store.folders();
         for item in self.items.iter().filter(|item| !item.is_file()) {
-            self.store.make_folder(&item.path)?;
+            made.make(&item.path)?;
         }
         let missing = self.totals.bytes - self.totals.bytes_resumed;
         self.progress.get_mut().begin("receiving", missing);
@@ -349,9 +352,7 @@ impl<'a, 's> Transfer<'a, 's> {
         // What lies in a folder changes its time, so folders come last, the innermost first.
         let mut folders: Vec<&Item> = self.items.iter().filter(|item| !item.is_file()).collect();
         folders.sort_by_key(|item| std::cmp::Reverse(item.path.as_bytes().len()));
-        for folder in folders {
-            self.store.finish_folder(folder)?;
-        }
+        made.finish(folders)?;
         let failed = self.problems.first().map(|first| {
             let name = self.items[first.entry as usize].path.display();
             let count = self.problems.len();
@@ -396,7 +397,7 @@ impl<'a, 's> Transfer<'a, 's> {
                 progress.borrow_mut().look(peer.receiver.counters().bytes_received);
                 Ok(())
             };
-            let message = transport::wait(receiving, look, |error| peer.error(error))?;
+            let message = transport::wait(receiving, look, |error| self.blamed(peer.error(error)))?;
             if message.is_empty() {
                 return Err(peer.gave_up(posted.pop_front().map(|next| next.receiving)));
             }
@@ -424,6 +425,21 @@ impl<'a, 's> Transfer<'a, 's> {
         }
     }
 
+    /// What is to be said instead of `error` if somebody has cut off the pages that content comes into.
+    fn blamed(&self, error: Error) -> Error {
+        if !mapped::is_fault(&error) {
+            return error;
+        }
+        let mut items = self.work.iter().map(|work| &self.items[work.entry]);
+        items.find(|item| self.store.is_cut_off(item)).map_or(error, |item| {
+            Error::failed(format!(
+                "another program has cut off what had arrived of {} in {}; have it sent again",
+                item.path.display(),
+                protocol::PARTIAL_FOLDER
+            ))
+        })
+    }
+
     /// Room for a chunk, in the pages of its file.
     fn map(&mut self, at: usize, chunk: u32) -> Result<Message, Error> {
         let work = &self.work[at];
@@ -435,8 +451,8 @@ impl<'a, 's> Transfer<'a, 's> {
         let (offset, len) = work.range(chunk, self.chunk_bytes);
         self.store.reserve(&file, item, offset, len)?;
         self.claim.has_taken(len as u64);
-        let message = Message::map_file_mut(&file, offset, len)
-            .map_err(|error| Error::io(format_args!("cannot map {}", item.path.display()), &error))?;
+        let message =
+            Message::map_file_mut(&file, offset, len).map_err(|error| super::unmapped(item.path.display(), &error))?;
         self.open = Some((at, file));
         Ok(message)
     }

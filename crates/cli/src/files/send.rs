@@ -5,7 +5,7 @@ use super::peer::Peer;
 use super::progress::{Progress, Report, Status, Totals};
 use super::protocol::{self, Decision, Held, Holding, Kind, Offer, Problem, ToReceiver, ToSender, unsafe_peer};
 use super::schedule::{Item, Schedule, Values, Work};
-use super::source::{self, Source};
+use super::source::{self, Gathered, Source};
 use super::{MAX_BYTES, MAX_MESSAGES};
 use crate::address::resolve_peer;
 use crate::exit::{Error, Exit};
@@ -32,7 +32,7 @@ Examples:
   pinnace send results.bin 'pinnace://192.0.2.7:4747?path=cluster'
 
 `pinnace recv` must run at that address. Names, permissions and modification times are kept. Symbolic links inside \
-folders are left out; devices, sockets and pipes are refused. Every file is verified with BLAKE3 at both ends. If \
+folders are left out, and so is what is removed from them meanwhile (exit code 1); devices, sockets and pipes are refused. Every file is verified with BLAKE3 at both ends. If \
 either end is killed, run both commands again: what has arrived is verified, and not sent twice.";
 
 /// Arguments of `pinnace send`.
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let Asked { authority: to, service } = super::tool("pinnace send").asked(&to, args.service.as_deref())?;
     let transport = args.transport.declared(service.path_class())?;
     interrupt::install();
-    let sources = source::gather(&paths, output)?;
+    let Gathered { sources, gone } = source::gather(&paths, output)?;
     let begun = Instant::now();
     let options = transport.options_of_sender(&args.pace);
     let channel = zcrp::connect(resolve_peer(&to)?, &options)?;
@@ -117,6 +117,13 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         )));
     }
     report.totals(totals, begun);
+    if let Some(first) = gone.first() {
+        return Err(Error::failed(format!(
+            "removed before their turn came: {} of what the folders had, first {}; all else was sent",
+            gone.len(),
+            first.display()
+        )));
+    }
     Ok(())
 }
 
@@ -373,7 +380,7 @@ impl<'a> Transfer<'a> {
             }
         };
         let (offset, len) = work.range(chunk, self.chunk_bytes);
-        let cannot = |error| Error::io(format_args!("cannot map {}", source.location.display()), &error);
+        let cannot = |error| super::unmapped(source.location.display(), &error);
         // The kernel refuses to send a mapped page behind the end of the file, in words that say nothing of a file.
         if file.file.metadata().map_err(cannot)?.len() != work.bytes {
             source.open()?;

@@ -1,15 +1,18 @@
 //! What is to be sent: the files and folders that the user named.
 //!
-//! Symbolic links that are named are followed; those inside folders are left out, with a warning. Devices, sockets and
-//! pipes, and what cannot be read, are refused before anything is sent.
+//! Symbolic links that are named are followed; those inside folders are left out, with a warning, and so is what somebody
+//! removes from a folder meanwhile. Devices, sockets and pipes, what cannot be read, and what has more in it than its size
+//! says, are refused before anything is sent.
 
 use super::protocol::{Entry, Kind, MAX_ENTRIES, PARTIAL_FOLDER, SafePath};
 use crate::exit::Error;
 use crate::mapped;
 use crate::output::Output;
+use rustix::fs::OFlags;
 use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
@@ -45,9 +48,28 @@ impl Source {
     }
 }
 
-/// Everything below the named paths, folders before what they contain.
-pub(super) fn gather(paths: &[PathBuf], output: &Output) -> Result<Vec<Source>, Error> {
-    let mut sources = Vec::new();
+/// What there is to send.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    /// Everything below the named paths, folders before what they contain.
+    pub(super) sources: Vec<Source>,
+    /// What a folder had, and was gone when its turn came.
+    pub(super) gone: Vec<PathBuf>,
+}
+
+impl Gathered {
+    fn leave_out_gone(&mut self, location: &Path, output: &Output) {
+        // Of a folder one hears twice: that it is not there, and that it cannot be listed.
+        if self.gone.last().is_none_or(|last| last != location) {
+            left_out(location, "gone", "it was removed before its turn came", output);
+            self.gone.push(location.to_owned());
+        }
+    }
+}
+
+/// Looks at everything below the named paths.
+pub(super) fn gather(paths: &[PathBuf], output: &Output) -> Result<Gathered, Error> {
+    let mut gathered = Gathered::default();
     let mut names = std::collections::BTreeSet::new();
     for path in paths {
         // A variable of a script that is not set, most likely.
@@ -67,34 +89,49 @@ pub(super) fn gather(paths: &[PathBuf], output: &Output) -> Result<Vec<Source>, 
             let name = Path::new(&name).display();
             return Err(Error::usage(format!("two of the arguments are called {name}; send them one after the other")));
         }
-        gather_one(path, name.as_bytes(), output, &mut sources)?;
+        gather_one(path, name.as_bytes(), output, &mut gathered)?;
     }
-    Ok(sources)
+    Ok(gathered)
 }
 
-fn gather_one(path: &Path, name: &[u8], output: &Output, sources: &mut Vec<Source>) -> Result<(), Error> {
+fn left_out(location: &Path, why: &str, said: &str, output: &Output) {
+    let object = serde_json::json!({ "event": "left_out", "path": location.to_string_lossy(), "why": why });
+    output.event(format_args!("left out {}: {said}", location.display()), &object);
+}
+
+fn gather_one(path: &Path, name: &[u8], output: &Output, gathered: &mut Gathered) -> Result<(), Error> {
     let walk = WalkDir::new(path).follow_root_links(true).sort_by_file_name().into_iter();
     // What a receiver keeps for itself is nobody else's.
     for found in walk.filter_entry(|found| found.depth() == 0 || found.file_name() != PARTIAL_FOLDER) {
-        let found = found.map_err(|error| {
-            let action = format!("cannot read {}", error.path().unwrap_or(path).display());
-            match error.io_error() {
-                Some(error) => Error::io(action, error),
-                None => Error::failed(format!("{action}: the folders go round in a circle")),
+        let found = match found {
+            Ok(found) => found,
+            Err(error) if error.depth() > 0 && error.io_error().is_some_and(is_gone) => {
+                gathered.leave_out_gone(error.path().unwrap_or(path), output);
+                continue;
             }
-        })?;
+            Err(error) => {
+                let action = format!("cannot read {}", error.path().unwrap_or(path).display());
+                return Err(match error.io_error() {
+                    Some(error) => Error::io(action, error),
+                    None => Error::failed(format!("{action}: the folders go round in a circle")),
+                });
+            }
+        };
         let location = found.path();
-        let cannot = |error| Error::io(format_args!("cannot read {}", location.display()), &error);
         if found.depth() > 0 && found.path_is_symlink() {
-            let path = location.to_string_lossy();
-            let object = serde_json::json!({ "event": "left_out", "path": path, "why": "symbolic link" });
-            output.event(format_args!("left out {}: it is a symbolic link", location.display()), &object);
+            left_out(location, "symbolic link", "it is a symbolic link", output);
             continue;
         }
-        let metadata = std::fs::metadata(location).map_err(cannot)?;
-        if metadata.is_file() {
-            // Its turn may come hours later.
-            File::open(location).map_err(cannot)?;
+        let (metadata, has_more) = match examine(location) {
+            Ok(examined) => examined,
+            Err(error) if found.depth() > 0 && is_gone(&error) => {
+                gathered.leave_out_gone(location, output);
+                continue;
+            }
+            Err(error) => return Err(Error::io(format_args!("cannot read {}", location.display()), &error)),
+        };
+        if has_more {
+            return Err(mapped::hiding(location));
         }
         let mut full = name.to_vec();
         if let Ok(below) = location.strip_prefix(path)
@@ -103,12 +140,28 @@ fn gather_one(path: &Path, name: &[u8], output: &Output, sources: &mut Vec<Sourc
             full.push(b'/');
             full.extend(below.as_os_str().as_bytes());
         }
-        sources.push(Source { entry: entry(full, &metadata, location)?, location: location.to_owned() });
-        if sources.len() > MAX_ENTRIES {
+        gathered.sources.push(Source { entry: entry(full, &metadata, location)?, location: location.to_owned() });
+        if gathered.sources.len() > MAX_ENTRIES {
             return Err(Error::failed(format!("more than {MAX_ENTRIES} files; send them in several transfers")));
         }
     }
     Ok(())
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::NotFound
+}
+
+/// What lies there, and whether it has content though it says that it is empty. A file must be readable: its turn to be sent
+/// may come hours later.
+fn examine(location: &Path) -> io::Result<(Metadata, bool)> {
+    let metadata = std::fs::metadata(location)?;
+    if !metadata.is_file() {
+        return Ok((metadata, false));
+    }
+    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(location)?;
+    let has_more = mapped::hides_content(&file)?;
+    Ok((metadata, has_more))
 }
 
 fn entry(path: Vec<u8>, metadata: &Metadata, location: &Path) -> Result<Entry, Error> {
@@ -139,7 +192,8 @@ mod tests {
         std::fs::write(top.join("a"), b"123").unwrap();
         std::os::unix::fs::symlink("/etc", top.join("link")).unwrap();
         let output = Output::new(false, false);
-        let sources = gather(std::slice::from_ref(&top), &output).unwrap();
+        let Gathered { sources, gone } = gather(std::slice::from_ref(&top), &output).unwrap();
+        assert!(gone.is_empty());
         let names: Vec<_> = sources.iter().map(Source::display).collect();
         assert_eq!(names, ["top", "top/a", "top/empty"]);
         assert_eq!(sources[1].bytes(), 3);
@@ -149,5 +203,14 @@ mod tests {
         assert!(gather(&[top.clone(), top], &output).is_err());
         assert!(gather(&[PathBuf::from("/dev/null")], &output).is_err());
         assert!(gather(&[folder.path().join("nothing")], &output).is_err());
+    }
+
+    #[test]
+    fn a_file_that_only_says_that_it_is_empty_is_refused() {
+        let output = Output::new(false, false);
+        let error = gather(&[PathBuf::from("/proc/self/status")], &output).unwrap_err();
+        assert!(error.message.contains("/proc/self/status has content"), "{error}");
+        let empty = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(gather(&[empty.path().to_owned()], &output).unwrap().sources[0].bytes(), 0);
     }
 }

@@ -11,7 +11,7 @@ use super::schedule::chunk_count;
 use crate::exit::Error;
 use crate::interrupt;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps,
+    Access, AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps,
 };
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -20,7 +20,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::ops::Bound;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -30,6 +30,9 @@ const STATE_MAGIC: &[u8; 8] = b"pnstate1";
 const STATE_HEADER: usize = 24;
 /// Number of a chunk, and its value.
 const STATE_RECORD: usize = 36;
+
+/// Permissions of what is not whole yet.
+const PARTIAL_FILE: Mode = Mode::from_raw_mode(0o600);
 
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::RDONLY);
 
@@ -103,6 +106,39 @@ impl Drop for Claim<'_> {
     }
 }
 
+/// The folders of a transfer, from when they are made until everything is in them. Those of an earlier one that were made
+/// writable meanwhile get their permissions back if it ends before.
+#[derive(Debug)]
+pub(super) struct Folders<'s> {
+    store: &'s Store,
+    unlocked: Vec<(SafePath, Mode)>,
+}
+
+impl Folders<'_> {
+    /// Makes a folder, so that this user can write to it.
+    pub(super) fn make(&mut self, path: &SafePath) -> Result<(), Error> {
+        let before = self.store.make_folder(path)?;
+        self.unlocked.extend(before.map(|mode| (path.clone(), mode)));
+        Ok(())
+    }
+
+    /// Gives them, of which the innermost comes first, their permissions and times.
+    pub(super) fn finish<'i>(mut self, folders: impl IntoIterator<Item = &'i Item>) -> Result<(), Error> {
+        folders.into_iter().try_for_each(|folder| self.store.finish_folder(folder))?;
+        self.unlocked.clear();
+        Ok(())
+    }
+}
+
+impl Drop for Folders<'_> {
+    fn drop(&mut self) {
+        for (path, mode) in self.unlocked.iter().rev() {
+            // Whoever has removed it does not need it.
+            let _ = self.store.folder(path).and_then(|folder| rustix::fs::fchmod(&folder, *mode));
+        }
+    }
+}
+
 /// The receiving folder, by its name: another one may get that name, or its hidden folder may be removed.
 #[derive(Debug)]
 pub(super) struct Stores {
@@ -153,7 +189,15 @@ impl Store {
         })?;
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(cannot)?;
-        let partial = folder_in(&root, PARTIAL_FOLDER.as_bytes(), Some(Mode::from_raw_mode(0o700))).map_err(cannot)?;
+        let partial = folder_in(&root, PARTIAL_FOLDER.as_bytes(), Some(Mode::from_raw_mode(0o700)));
+        let partial = partial.map_err(|error| match error {
+            Errno::NOTDIR | Errno::LOOP => Error::failed(format!(
+                "cannot receive into {0}: {0}/{PARTIAL_FOLDER}, where what is not whole yet is to lie, is no folder; move it \
+                 away",
+                path.display()
+            )),
+            error => cannot(error),
+        })?;
         match rustix::fs::flock(&partial, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -203,10 +247,14 @@ impl Store {
         is_same(rustix::fs::statat(&self.root, PARTIAL_FOLDER, AtFlags::SYMLINK_NOFOLLOW), &self.partial)
     }
 
-    /// Bytes that can be written to the folder.
+    /// Bytes that can be written to the folder, as far as is known.
     pub(super) fn free_bytes(&self) -> Result<u64, Error> {
         let status =
             rustix::fs::fstatvfs(&self.root).map_err(|error| self.cannot("look at the disk of", None, error))?;
+        // One without a size (ramfs, some in user space) does not know what is free.
+        if status.f_blocks == 0 {
+            return Ok(u64::MAX);
+        }
         Ok(status.f_bavail.saturating_mul(status.f_frsize))
     }
 
@@ -214,6 +262,12 @@ impl Store {
     pub(super) fn reserved_bytes(&self, item: &Item) -> u64 {
         let status = rustix::fs::statat(&self.partial, content_name(&item.path), AtFlags::SYMLINK_NOFOLLOW);
         status.map_or(0, |status| u64::try_from(status.st_blocks).unwrap_or(0).saturating_mul(512))
+    }
+
+    /// Whether what arrives of a file has been made shorter than [`begin`](Self::begin) left it.
+    pub(super) fn is_cut_off(&self, item: &Item) -> bool {
+        let status = rustix::fs::statat(&self.partial, content_name(&item.path), AtFlags::SYMLINK_NOFOLLOW);
+        status.is_ok_and(|status| u64::try_from(status.st_size).is_ok_and(|bytes| bytes < item.bytes()))
     }
 
     pub(super) fn overwrites(&self) -> bool {
@@ -292,18 +346,36 @@ impl Store {
         Ok(Existing::File(file, bytes))
     }
 
-    /// Makes a folder.
-    pub(super) fn make_folder(&self, path: &SafePath) -> Result<(), Error> {
+    /// Makes a folder. If there was one in which this user may not write, it may now: its permissions as they were.
+    fn make_folder(&self, path: &SafePath) -> Result<Option<Mode>, Error> {
         let made = self
             .parent(path, true)
             .and_then(|parent| folder_in(&parent, path.split().1, Some(Mode::from_raw_mode(0o777))));
-        made.map(drop).map_err(|error| self.cannot("make the folder", Some(path), error))
+        let folder = made.map_err(|error| self.cannot("make the folder", Some(path), error))?;
+        if rustix::fs::accessat(&folder, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::empty()).is_ok() {
+            return Ok(None);
+        }
+        let unlock = || {
+            let mode = Mode::from_raw_mode(rustix::fs::fstat(&folder)?.st_mode);
+            rustix::fs::fchmod(&folder, mode | Mode::RWXU)?;
+            Ok(mode)
+        };
+        unlock().map(Some).map_err(|error| self.cannot("write to the folder", Some(path), error))
+    }
+
+    fn folder(&self, path: &SafePath) -> Result<OwnedFd, Errno> {
+        folder_in(&self.parent(path, false)?, path.split().1, None)
+    }
+
+    /// The folders that a transfer makes.
+    pub(super) fn folders(&self) -> Folders<'_> {
+        Folders { store: self, unlocked: Vec::new() }
     }
 
     /// Gives a folder its permissions and its time, when everything is in it.
-    pub(super) fn finish_folder(&self, item: &Item) -> Result<(), Error> {
+    fn finish_folder(&self, item: &Item) -> Result<(), Error> {
         let finish = || {
-            let folder = folder_in(&self.parent(&item.path, false)?, item.path.split().1, None)?;
+            let folder = self.folder(&item.path)?;
             rustix::fs::fchmod(&folder, Mode::from_raw_mode(item.mode))?;
             rustix::fs::futimens(&folder, &times(item))
         };
@@ -312,7 +384,22 @@ impl Store {
 
     fn open_partial(&self, name: &str, flags: OFlags) -> Result<File, Errno> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.partial, name, flags, Mode::from_raw_mode(0o600)).map(File::from)
+        let open = || rustix::fs::openat(&self.partial, name, flags, PARTIAL_FILE).map(File::from);
+        match open() {
+            // An attempt that was killed on its last step has left it with the permissions of the whole file.
+            Err(Errno::ACCESS) if self.unlock_partial(name).is_ok() => open(),
+            opened => opened,
+        }
+    }
+
+    fn unlock_partial(&self, name: &str) -> Result<(), Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.partial, name, flags, Mode::empty())?;
+        if FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) != FileType::RegularFile {
+            return Err(Errno::ACCESS);
+        }
+        // `fchmod` takes no descriptor that neither reads nor writes; by its name a link could be followed.
+        rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), PARTIAL_FILE)
     }
 
     /// What arrived of a file before: its content, and the chunks that were written down as whole. They must be
@@ -388,25 +475,16 @@ impl Store {
         let content = content_name(&item.path);
         let place = || {
             let file = self.open_partial(&content, OFlags::RDWR)?;
-            rustix::fs::fchmod(&file, Mode::from_raw_mode(item.mode))?;
-            rustix::fs::futimens(&file, &times(item))?;
-            if sync {
-                rustix::fs::fsync(&file)?;
-            }
             let folder = self.parent(&item.path, true)?;
-            let name = OsStr::from_bytes(item.path.split().1);
-            if self.overwrite {
-                return rustix::fs::renameat(&self.partial, &*content, &folder, name);
+            rustix::fs::futimens(&file, &times(item))?;
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(item.mode))?;
+            let synced = if sync { rustix::fs::fsync(&file) } else { Ok(()) };
+            let named = synced.and_then(|()| self.name(&content, &folder, OsStr::from_bytes(item.path.split().1)));
+            if named.is_err() {
+                // The next attempt must be able to write to it, whatever permissions the whole file has.
+                let _ = rustix::fs::fchmod(&file, PARTIAL_FILE);
             }
-            let flags = RenameFlags::NOREPLACE;
-            match rustix::fs::renameat_with(&self.partial, &*content, &folder, name, flags) {
-                // This file system cannot; a link to an existing name fails too.
-                Err(Errno::INVAL | Errno::NOSYS) => {
-                    rustix::fs::linkat(&self.partial, &*content, &folder, name, AtFlags::empty())?;
-                    rustix::fs::unlinkat(&self.partial, &*content, AtFlags::empty())
-                }
-                result => result,
-            }
+            named
         };
         place().map_err(|error| match error {
             Errno::EXIST | Errno::ISDIR => match self.existing(&item.path) {
@@ -418,6 +496,21 @@ impl Store {
         })?;
         self.remove(&state_name(&item.path));
         Ok(())
+    }
+
+    /// Gives what lies in the hidden folder its name.
+    fn name(&self, content: &str, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+        if self.overwrite {
+            return rustix::fs::renameat(&self.partial, content, folder, name);
+        }
+        match rustix::fs::renameat_with(&self.partial, content, folder, name, RenameFlags::NOREPLACE) {
+            // This file system cannot; a link to an existing name fails too.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                rustix::fs::linkat(&self.partial, content, folder, name, AtFlags::empty())?;
+                rustix::fs::unlinkat(&self.partial, content, AtFlags::empty())
+            }
+            result => result,
+        }
     }
 
     /// Forgets what arrived of a file.

@@ -8,7 +8,7 @@ use super::scene::Scene;
 use super::y4m::{self, Pictures};
 use crate::exit::Error;
 use std::collections::VecDeque;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel};
@@ -203,9 +203,16 @@ impl Settings {
         }
     }
 
+    /// Whether it is standard input, a pipe or a device: what is read of it is gone, and to open it may take until somebody
+    /// writes to it.
+    fn comes_once(&self) -> bool {
+        let Choice::Files(path) = &self.choice else { return false };
+        let is_kept = |found: Metadata| found.is_file() || found.is_dir();
+        path.as_os_str() == "-" || !path.metadata().map_or(true, is_kept)
+    }
+
     /// Whether they make sense together.
     pub(super) fn check(&self) -> Result<(), Error> {
-        let file = |path: &Path| path.as_os_str() != "-" && !path.is_dir();
         match (&self.choice, self.size) {
             (_, Some(0)) => Err(Error::usage("--size: a frame has at least one byte")),
             (_, Some(size)) if size > MOST => Err(Error::usage(format!("--size: a frame has at most {MOST} bytes"))),
@@ -215,8 +222,8 @@ impl Settings {
             (Choice::Files(path), Some(_)) if path.is_dir() => {
                 Err(Error::usage("--size: the files of a folder are frames as they are"))
             }
-            (Choice::Files(path), _) if self.repeat && !file(path) && !path.is_dir() => {
-                Err(Error::usage("--repeat: standard input comes but once"))
+            (Choice::Files(_), _) if self.repeat && self.comes_once() => {
+                Err(Error::usage(format!("--repeat: {} comes but once", self.name())))
             }
             _ => Ok(()),
         }
@@ -247,8 +254,8 @@ impl Feed {
     pub(super) fn start(settings: &Settings) -> Result<Self, Error> {
         let name = settings.name();
         let ((done, frames), (spare, spares)) = (sync_channel(AHEAD), channel());
-        if !matches!(&settings.choice, Choice::Files(path) if path.as_os_str() == "-") {
-            // So that a mistake shows before anything is sent. Standard input may take its time.
+        if !settings.comes_once() {
+            // So that a mistake shows before anything is sent. What comes once may take its time.
             settings.open().map_err(|error| cannot_read(&name, &error))?;
         }
         let settings = settings.clone();

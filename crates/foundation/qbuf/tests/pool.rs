@@ -562,3 +562,22 @@ fn a_process_gets_no_more_than_its_share() {
 fn take_blocks(pool: &Pool, blocks: usize) -> Vec<Qbuf> {
     (0..blocks).map_while(|_| pool.alloc(1)).collect()
 }
+
+/// Says to this test, run again, what it is to find.
+const FINDS: &str = "PINNACE_TEST_FINDS";
+
+#[test]
+fn where_files_may_not_be_as_large_a_pool_is_an_error_and_not_the_end() {
+    if let Some(finds) = std::env::var_os(FINDS) {
+        let made = Pool::create(&PoolOptions { zones: 1, ..PoolOptions::default() });
+        assert_eq!(made.is_ok(), finds == "a pool", "{made:?}");
+        return;
+    }
+    for (limit, finds) in [("unlimited", "a pool"), ("1", "none")] {
+        let mut child = std::process::Command::new("sh");
+        child.args(["-c", &format!("ulimit -f {limit} && exec \"$@\""), "sh"]).arg(std::env::current_exe().unwrap());
+        child.args(["--exact", "where_files_may_not_be_as_large_a_pool_is_an_error_and_not_the_end", "--nocapture"]);
+        let ended = child.env(FINDS, finds).output().unwrap();
+        assert!(ended.status.success(), "{limit}: {ended:?}");
+    }
+}

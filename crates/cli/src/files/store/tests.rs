@@ -56,6 +56,32 @@ fn nothing_is_written_through_symbolic_links() {
 }
 
 #[test]
+fn what_is_in_the_place_of_the_hidden_folder_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join(PARTIAL_FOLDER);
+    for make in [|place: &Path| fs::write(place, b"").unwrap(), |place: &Path| symlink("/tmp", place).unwrap()] {
+        make(&place);
+        let error = Store::open(folder.path(), false).unwrap_err();
+        assert!(error.message.contains("/.pinnace-partial, where"), "{error}");
+        fs::remove_file(&place).unwrap();
+    }
+}
+
+#[test]
+fn what_could_not_get_its_name_can_be_written_to_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), false).unwrap();
+    let item = Item { mode: 0o444, ..item(b"name", 10) };
+    fs::write(folder.path().join("name"), b"theirs").unwrap();
+    assert!(write(&store, &item).is_err());
+    let partial = folder.path().join(PARTIAL_FOLDER).join(content_name(&item.path));
+    assert_eq!(fs::metadata(partial).unwrap().permissions().mode() & 0o777, 0o600);
+    fs::remove_file(folder.path().join("name")).unwrap();
+    write(&store, &item).unwrap();
+    assert_eq!(fs::metadata(folder.path().join("name")).unwrap().permissions().mode() & 0o777, 0o444);
+}
+
+#[test]
 fn a_folder_that_came_meanwhile_is_not_replaced() {
     for overwrite in [false, true] {
         let folder = tempfile::tempdir().unwrap();

@@ -8,10 +8,14 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::mm::{Advice, madvise};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open};
 
 /// A new file of zeros in memory, whose size nobody can change.
 pub(crate) fn sealed_file(name: &str, bytes: usize, huge_pages: bool) -> io::Result<OwnedFd> {
+    // A file in memory is one, too: to make it larger than this would end the process (SIGXFSZ).
+    if getrlimit(Resource::Fsize).current.is_some_and(|most| bytes as u64 > most) {
+        return Err(Errno::FBIG.into());
+    }
     let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     if huge_pages {
         flags |= MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;

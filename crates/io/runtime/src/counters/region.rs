@@ -2,7 +2,7 @@
 //!
 //! Always true: a file has its final name only when it is locked and its header is written; the memory stays as long as the
 //! process, so a row can be written at any time; all of its bytes were allotted when it was made, so that a full disk is no
-//! fault later; after `fork` the child makes a file of its own, and leaves the parent's rows alone.
+//! fault later; it is not made where the process may not write as much; after `fork` the child makes a file of its own, and leaves the parent's rows alone.
 
 use super::layout::{self, FILE_BYTES, HEADER_WORDS, LABELS, MAGIC, NAME_BYTES, ROW_WORDS, ROWS, header, row};
 use super::{Kind, Labels, Numbers, place, reader, unix_ms};
@@ -47,6 +47,10 @@ impl Region {
 
     fn fill(file: File, pid: u32) -> Option<Self> {
         file.try_lock().ok()?;
+        // To go beyond it would end the process (SIGXFSZ).
+        if FILE_BYTES as u64 > most_bytes() {
+            return None;
+        }
         // SAFETY: an open descriptor, and no pointers.
         if unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, FILE_BYTES as libc::off_t) } != 0 {
             return None;
@@ -86,6 +90,14 @@ impl Region {
             word.store(u64::from_ne_bytes(value), Ordering::Relaxed);
         }
     }
+}
+
+/// The largest file that this process may write (`ulimit -f`).
+fn most_bytes() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a place for the limit, as large as it is.
+    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
+    if is_known { limit.rlim_cur } else { 0 }
 }
 
 /// A row of the counters file of this process. It is free again when this is dropped.

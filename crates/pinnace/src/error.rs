@@ -195,6 +195,7 @@ fn what_to_do(failure: xtp::Failure) -> &'static str {
             ": check the address, that the peer runs and is set up alike, and that no firewall is between"
         }
         Failure::Abandoned => ": it was ended, or the network between is down; connect again",
+        Failure::Swallowed => ": the path may lose all packets of their size; try smaller ones (maxdata)",
         Failure::GivenUpByPeer { .. } | Failure::Unknown => ": it may have been restarted; connect again",
         Failure::Forced => ": what was not acknowledged may be lost",
         Failure::StoppedReading => ": what was not acknowledged is lost",
@@ -263,7 +264,9 @@ impl Error {
             | Self::Refused(Refused::Closed(Failure::PeerGone))
             | Self::FrameFailed(vrp::Failure::PeerGone) => io::ErrorKind::TimedOut,
             Self::ContextFailed(xtp::Failure::Refused { .. }) => io::ErrorKind::ConnectionRefused,
-            Self::ContextFailed(xtp::Failure::Unanswered | xtp::Failure::Abandoned) => io::ErrorKind::TimedOut,
+            Self::ContextFailed(xtp::Failure::Unanswered | xtp::Failure::Abandoned | xtp::Failure::Swallowed) => {
+                io::ErrorKind::TimedOut
+            }
             Self::ContextFailed(xtp::Failure::Aborted) => io::ErrorKind::ConnectionAborted,
             Self::ContextFailed(_) => io::ErrorKind::ConnectionReset,
             Self::ConnectionFailed(failure) => match failure {
@@ -293,6 +296,7 @@ impl Error {
             | Self::ContextFailed(
                 xtp::Failure::Unanswered
                 | xtp::Failure::Abandoned
+                | xtp::Failure::Swallowed
                 | xtp::Failure::Unknown
                 | xtp::Failure::Forced
                 | xtp::Failure::StoppedReading

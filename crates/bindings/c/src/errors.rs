@@ -125,7 +125,9 @@ impl From<&Error> for Errno {
             Error::TooLarge | Error::MessageTooLong(_) => libc::EMSGSIZE,
             Error::Connection(error) => Self::from(&**error).0,
             Error::ContextFailed(xtp::Failure::Refused { .. }) => libc::ECONNREFUSED,
-            Error::ContextFailed(xtp::Failure::Unanswered | xtp::Failure::Abandoned) => libc::ETIMEDOUT,
+            Error::ContextFailed(xtp::Failure::Unanswered | xtp::Failure::Abandoned | xtp::Failure::Swallowed) => {
+                libc::ETIMEDOUT
+            }
             Error::ContextFailed(xtp::Failure::Aborted) => libc::ECONNABORTED,
             Error::ContextFailed(_) | Error::NoResponse => libc::ECONNRESET,
             Error::ContextRefused(refused) => Self::from(*refused).0,

@@ -283,6 +283,9 @@ impl Sender<'_> {
                 "{to} does not know the connection any more, so nobody can say whether it has everything; look there before \
                  you run the command again"
             )),
+            (_, Some(Failure::Swallowed)) => Error::peer_gone(format!(
+                "{to} answers, but no data reach it any more: the path may lose all packets of their size"
+            )),
             (_, Some(refused @ Failure::Refused { .. }))
                 if !matches!(refused, Failure::Refused { code: 1, value: 1 }) =>
             {

@@ -113,6 +113,10 @@ impl<'a> Watch<'a> {
                 ))
             }
             pinnace::Error::ContextFailed(Failure::Unanswered | Failure::Abandoned) => self.gone(),
+            pinnace::Error::ContextFailed(Failure::Swallowed) => Error::peer_gone(format!(
+                "{to} answers, but no data reach it any more: the path may lose all packets of their size, and --maxdata makes \
+                 them smaller"
+            )),
             pinnace::Error::ContextFailed(Failure::Unknown) => Error::peer_gone(format!(
                 "{to} does not know the association any more, so nobody can say whether it has everything; look there before \
                  you run the command again"

@@ -7,7 +7,8 @@ use crate::stage::{Server, client, installed, port, through};
 use pinnace::qmp::{Endpoint, Options, Shutdown, Stream};
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::process::Command;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -140,6 +141,65 @@ fn streams_that_one_port_opens_at_the_same_moment_are_all_accepted() {
     }
     drop(streams);
     assert_eq!(server.finish(), Some(0));
+}
+
+/// Greets everybody, and says how many they are.
+const GREETS: &str = r#"
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    int listener = socket(AF_INET, SOCK_STREAM, 0), count = 0, fd;
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(atoi(argv[2])) };
+    if (argc < 4 || bind(listener, (struct sockaddr *)&at, sizeof at) || listen(listener, 512))
+        return 1;
+    while ((fd = accept(listener, NULL, NULL)) >= 0) {
+        printf("greeted %d.\n", ++count);
+        fflush(stdout);
+        if (write(fd, "x", 1) != 1)
+            perror("write");
+    }
+    return 2;
+}
+"#;
+
+#[test]
+fn of_those_who_may_not_be_there_few_are_handed_over_at_a_time() {
+    let Some(cc) = installed("cc", "gcc libc6-dev") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (program, port) = (compiled(&cc, folder.path(), GREETS), port());
+    let server = serve_at(port, &folder, &program, "all", 0);
+    let greeted = |count: usize| server.said().contains(&format!("greeted {count}."));
+    // What is said to them gets lost at first, so they can show nothing.
+    let is_lost = Arc::new(AtomicBool::new(true));
+    let lost = Arc::clone(&is_lost);
+    let relay = Relay::at("127.0.0.1:0", &format!("127.0.0.1:{port}"), move |is_senders, packet| {
+        if is_senders && packet.len() > PORT + 2 && packet[11] & 0x1f == FIRST {
+            packet[PORT..PORT + 2].copy_from_slice(&port.to_be_bytes());
+        }
+        is_senders || !lost.load(Ordering::SeqCst)
+    });
+    let endpoint = Endpoint::client(&Options::default()).expect("an endpoint");
+    let many: Vec<_> = (0..150).map(|_| endpoint.begin(relay.address).expect("a stream")).collect();
+    wait_until("the first of them", || greeted(64));
+    thread::sleep(Duration::from_millis(500));
+    assert!(!greeted(65), "{}", server.said());
+    // Whoever answers waits for none of them.
+    let begun = Instant::now();
+    let stream = Stream::connect(here(port), &Options::default()).expect("a stream");
+    stream.set_read_timeout(Some(Duration::from_secs(5)));
+    assert_eq!(stream.read(&mut [0; 8]).expect("a greeting"), 1);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(!greeted(66), "{}", server.said());
+    // When they are heard of they are let in, all of them.
+    is_lost.store(false, Ordering::SeqCst);
+    for stream in &many {
+        stream.set_read_timeout(Some(Duration::from_secs(20)));
+        assert_eq!(stream.read(&mut [0; 8]).expect("a greeting"), 1);
+    }
+    assert!(greeted(151));
 }
 
 #[test]

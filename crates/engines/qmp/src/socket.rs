@@ -95,7 +95,7 @@ impl Errno {
     pub const fn of(failure: Failure) -> Self {
         match failure {
             Failure::Refused { code: 1, .. } => Self::Refused,
-            Failure::Unanswered | Failure::Abandoned => Self::TimedOut,
+            Failure::Unanswered | Failure::Abandoned | Failure::Swallowed => Self::TimedOut,
             Failure::Aborted => Self::Aborted,
             Failure::NoStorage => Self::NoBuffers,
             _ => Self::Reset,

@@ -4,7 +4,7 @@
 //! [`Context::next_date`]; the application is told of its end once.
 
 use crate::incoming::Incoming;
-use crate::outgoing::{Asking, Outgoing, Terms};
+use crate::outgoing::{Asking, Outgoing, Terms, step_below};
 use crate::patience::{KeepAlive, Silence};
 use crate::shared::{Place, Shared};
 use crate::space::Space;
@@ -24,6 +24,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const MOST_DOUBLINGS: u32 = 4;
 /// Time-wait lasts no longer.
 const LONGEST_TIME_WAIT: Duration = Duration::from_secs(30);
+/// So many FIRSTs without an answer are as large as they may be, and as many are of each smaller size.
+const FIRSTS_OF_A_SIZE: u32 = 2;
+/// For so many CTIMEOUTs the same byte may be missing at a peer that answers.
+const STANDSTILL_TIMEOUTS: u32 = 3;
 /// Bytes of a BTAG.
 const TAG_BYTES: usize = 8;
 
@@ -258,10 +262,22 @@ impl Context {
         let (first, traffic) = (self.block.address_segment.bytes(), codec.traffic_bytes());
         let before =
             codec.header_bytes() + if is_first { first + traffic } else { 0 } + if is_tagged { TAG_BYTES } else { 0 };
-        let room = codec.data_before_tail(shared.datagram_bytes(self.peer).saturating_sub(before));
+        let datagram = shared.datagram_bytes(self.peer);
+        let datagram = if is_first { self.datagram_of_first(datagram) } else { datagram };
+        let room = codec.data_before_tail(datagram.saturating_sub(before));
         // A datagram is one packet, however large.
         let paced = self.outgoing.paced_bytes().filter(|_| !self.service.is_datagram()).unwrap_or(u32::MAX);
         self.maxdata.min(room.min(u32::MAX as usize) as u32).min(paced).max(1)
+    }
+
+    /// Bytes of the datagram that is a FIRST, of so many that may be. Where it has found no answer the path may lose all that are
+    /// so large, and nobody says so; of the others nothing is known yet, so this is no doubt of the path.
+    fn datagram_of_first(&self, most: usize) -> usize {
+        if self.heard || self.service.is_datagram() {
+            return most;
+        }
+        let step = |bytes: usize| step_below(bytes.try_into().unwrap_or(u32::MAX)).map_or(bytes, |fits| fits as usize);
+        (0..self.expiries / FIRSTS_OF_A_SIZE).fold(most, |bytes, _| step(bytes))
     }
 
     /// Data leave at the smaller rate and burst of what each end allows (specs/xtp.md, 3.12).
@@ -442,6 +458,13 @@ impl Context {
     /// Whether anything is queued that the peer has not acknowledged, and still may.
     fn owes_acknowledgement(&self) -> bool {
         !self.peer_reading.is_broken_off() && self.outgoing.acked() < self.outgoing.queued()
+    }
+
+    /// Whether the peer has answered for long enough, and nothing of what it lacks gets through. Whoever does not read shuts
+    /// its window, and is waited for.
+    pub(crate) fn is_at_standstill(&self, now: Time) -> bool {
+        let patience = self.block.ctimeout.saturating_mul(STANDSTILL_TIMEOUTS);
+        self.lacks_acknowledgement() && !self.is_group() && self.outgoing.is_at_standstill(now, patience)
     }
 
     /// When the application has waited long enough for an acknowledgement.

@@ -105,6 +105,8 @@ pub enum Failure {
     Unanswered,
     /// The peer does not answer any more.
     Abandoned,
+    /// The peer answers, but nothing that is sent has arrived any more for three CTIMEOUTs, however often it was repeated.
+    Swallowed,
     /// The peer gave the context up, or its host went down: DIAG 2.
     GivenUpByPeer {
         /// The value of DIAG.
@@ -145,6 +147,7 @@ impl core::fmt::Display for Failure {
             Self::Refused { code, value } => write!(f, "the peer refused it (DIAG {code}, {value})"),
             Self::Unanswered => f.write_str("the peer does not answer"),
             Self::Abandoned => f.write_str("the peer does not answer any more"),
+            Self::Swallowed => f.write_str("the peer answers, but no data reach it any more"),
             Self::GivenUpByPeer { value: 10 } => f.write_str("the peer's host is going down"),
             Self::GivenUpByPeer { .. } => f.write_str("the peer gave the association up"),
             Self::Unknown => f.write_str("the peer does not know the association any more"),

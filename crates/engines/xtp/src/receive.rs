@@ -5,7 +5,7 @@ use crate::context::{Context, Phase, Role};
 use crate::diag::{answer_to, is_answerable};
 use crate::engine::Xtp;
 use crate::incoming::{Fate, Incoming, Piece, Taken};
-use crate::outgoing::{Heard, SAFE_DATAGRAM};
+use crate::outgoing::Heard;
 use crate::shared::Shared;
 use crate::{Event, Failure, Service};
 use core::ops::Range;
@@ -530,9 +530,15 @@ fn on_status(
         }
         return;
     }
-    if outcome.lost > 0 && context.outgoing.take_doubt(now) {
+    if outcome.lost > 0
+        && let Some(fits) = context.outgoing.take_doubt(now)
+    {
         // As if a router had said so: what is repeated from now on is cut finer.
-        shared.on_too_large(now, context.peer, Some(SAFE_DATAGRAM));
+        shared.on_too_large(now, context.peer, Some(fits));
+    }
+    if outcome.lost > 0 && context.is_at_standstill(now) {
+        context.give_up_path(now, shared);
+        return;
     }
     shared.round_trip = context.outgoing.round_trip().or(shared.round_trip);
     if outcome.echoes_expiry {

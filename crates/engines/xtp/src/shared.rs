@@ -4,14 +4,12 @@
 use crate::diag::Diags;
 use crate::ended::Ended;
 use crate::farewell::Farewells;
+use crate::outgoing::SMALLEST_DATAGRAM;
 use crate::{Config, ContextId, Event, XtpCounters};
 use core::time::Duration;
 use pinnace_core::{Address, ContextKey, Departure, Secrets, SmallPaths, Time, TimerWheel, Turns};
 use pinnace_wire::xtp::{Code, Header, Value};
 use std::collections::{BTreeMap, VecDeque};
-
-/// Every path carries datagrams of so many bytes: 576 (RFC 791) less the headers of IP and UDP.
-const SMALLEST_DATAGRAM: usize = 548;
 
 /// Everything beside the contexts.
 #[derive(Debug)]
@@ -110,7 +108,7 @@ impl Shared {
 
     /// What is repeated to there is cut finer from now on; nobody can make packets smaller than any path carries.
     pub(crate) fn on_too_large(&mut self, now: Time, to: Address, fits: Option<u32>) {
-        self.paths.on_too_large(now, to, fits, SMALLEST_DATAGRAM, self.config.datagram_bytes);
+        self.paths.on_too_large(now, to, fits, SMALLEST_DATAGRAM as usize, self.config.datagram_bytes);
     }
 
     /// Bytes of the largest datagram that leaves for `to`.

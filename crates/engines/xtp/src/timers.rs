@@ -108,10 +108,19 @@ impl Context {
 
     /// The peer is given up: DIAG to it, and an error here.
     fn abandon(&mut self, now: Time, shared: &mut Shared) {
+        let is_unheard = self.role == Role::Initiator && !self.heard;
+        self.abandon_for(now, shared, if is_unheard { Failure::Unanswered } else { Failure::Abandoned });
+    }
+
+    /// The same for a peer that answers, where nothing else gets through to it.
+    pub(crate) fn give_up_path(&mut self, now: Time, shared: &mut Shared) {
+        self.abandon_for(now, shared, Failure::Swallowed);
+    }
+
+    fn abandon_for(&mut self, now: Time, shared: &mut Shared, failure: Failure) {
         self.say(now, shared, Code::ContextAbandoned, Value::Unspecified);
         self.phase = Phase::Over;
-        let is_unheard = self.role == Role::Initiator && !self.heard;
-        self.conclude(shared, Err(if is_unheard { Failure::Unanswered } else { Failure::Abandoned }));
+        self.conclude(shared, Err(failure));
     }
 
     /// A DIAG that answers no packet.

@@ -31,6 +31,10 @@ const OPENING: Duration = Duration::from_secs(9);
 /// How long A1 may take before that, which asks at once, and then after a quarter of a second, and after twice as long each
 /// time (specs/a1.md): seven times in all, for an answer that may be lost as well as the question, and there are two of each.
 pub(super) const ACCEPTING: Duration = Duration::from_secs(17);
+/// Whoever finds a server busy asks again for so long, if nothing is said: as long as one that does not answer is asked.
+const BUSY: Duration = Duration::from_secs(7);
+/// Between two such questions is no more time.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Cookies that are answered with another before a server is taken for mad.
 const MOST_COOKIES: u32 = 3;
 
@@ -178,10 +182,20 @@ pub(super) fn ask(
         service: service.to_owned(),
     };
     let refused = |why: String| ConnectionError::Refused { peer: to.to_string(), why };
-    for _ in 0..=MOST_COOKIES {
+    let busy_until = deadline.unwrap_or_else(|| Instant::now() + BUSY);
+    let (mut cookies, mut pause) = (0, FIRST_WAIT);
+    while cookies <= MOST_COOKIES {
         let answer = exchange(&mut socket, to, &hello, deadline)?;
         match answer.status {
-            Status::Again => hello.cookie = answer.cookie,
+            Status::Again => {
+                hello.cookie = answer.cookie;
+                cookies += 1;
+            }
+            // Those that are being set up there will be, or are given up, before long.
+            Status::Busy if Instant::now() + pause < busy_until => {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
             Status::Accepted => {
                 let chosen = method(answer.method).filter(|chosen| methods.contains(chosen));
                 let method = chosen.ok_or_else(|| refused("it has chosen a method that was not offered".to_owned()))?;

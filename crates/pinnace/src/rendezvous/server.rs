@@ -34,6 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(250);
 /// Answers a second, and at once.
 const MOST_ANSWERS: f64 = 2000.0;
+/// Of a small backlog one host may have so many, instead of a quarter: of those that have repeated a cookie, and as many others.
+const LEAST_SHARE: usize = 4;
 /// Sockets of one connection each that are opened for addresses which may be forged: a cookie costs a round trip.
 const MOST_UNPROVEN: usize = 16;
 /// Sockets of methods that are there for many: one a method, local address and kind of network. One more takes the place of
@@ -174,8 +176,8 @@ struct Expected {
     expires: Instant,
     answer: Vec<u8>,
     native: Option<usize>,
-    /// It has a socket of its own, and has repeated no cookie.
-    is_unproven: bool,
+    /// It has repeated a cookie.
+    is_proven: bool,
 }
 
 /// What the thread has.
@@ -306,16 +308,34 @@ impl Serving {
         let longest = self.options.longest_message;
         let method = decide(&service, &hello.methods, &limits, longest, |method| self.has(method, hello))?;
         let has_own_socket = matches!(method, Method::Zcrp | Method::Vrp | Method::A1);
-        let unproven = self.expected.values().filter(|expected| expected.is_unproven).count();
-        let must_prove = has_own_socket && unproven >= MOST_UNPROVEN || waiting * 2 >= self.options.backlog;
+        let (unproven, of_host) = self.count(asked.from);
+        let share = (self.options.backlog / 4).max(LEAST_SHARE);
+        let is_crowd = has_own_socket && unproven >= MOST_UNPROVEN || waiting * 2 >= self.options.backlog;
+        let must_prove = is_crowd || of_host.0 >= share;
         let now = Instant::now();
         let is_proven = self.cookies.knows(hello.cookie, asked.from, hello.nonce, now);
         if must_prove && !is_proven {
             let cookie = self.cookies.make(asked.from, hello.nonce, now);
             return Ok(Answer { cookie, ..Answer::refusal(hello, Status::Again, "") });
         }
-        self.open(hello, asked, method, service, has_own_socket && !is_proven)
+        if is_proven && of_host.1 >= share {
+            return Err((Status::Busy, format!("{} connections of this host are being set up", of_host.1)));
+        }
+        self.open(hello, asked, method, service, is_proven)
             .map_err(|error| (Status::NoMethod, format!("{method}: {error}")))
+    }
+
+    /// How many that have a socket of their own have repeated no cookie; and how many of this client's host have not, and have.
+    fn count(&self, client: SocketAddr) -> (usize, (usize, usize)) {
+        let (mut unproven, mut of_host) = (0, (0, 0));
+        for expected in self.expected.values() {
+            let has_own_socket = expected.native.is_none() && expected.method != Method::SharedMemory;
+            let is_same = host_of(expected.client) == host_of(client);
+            unproven += usize::from(has_own_socket && !expected.is_proven);
+            of_host.0 += usize::from(is_same && !expected.is_proven);
+            of_host.1 += usize::from(is_same && expected.is_proven);
+        }
+        (unproven, of_host)
     }
 
     /// Whether a method can be offered to this client.
@@ -339,7 +359,7 @@ impl Serving {
         asked: &Asked,
         method: Method,
         service: Service,
-        is_unproven: bool,
+        is_proven: bool,
     ) -> Result<Answer, Error> {
         let local = if self.local.ip().is_unspecified() { asked.local() } else { None };
         let at = host_of(local.unwrap_or(self.local));
@@ -398,7 +418,7 @@ impl Serving {
         };
         let said = answer.encode();
         let client = asked.from;
-        let expected = Expected { client, service, path, method, expires, answer: said, native, is_unproven };
+        let expected = Expected { client, service, path, method, expires, answer: said, native, is_proven };
         self.expected.insert(hello.nonce, expected);
         Ok(answer)
     }

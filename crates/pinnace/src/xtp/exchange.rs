@@ -299,11 +299,14 @@ impl EventSink<Event> for Exchange {
                 }
             }
             Event::Shown { context } => {
-                if let Some((listener, turn)) = self.find(context).and_then(|(_, association)| association.waits.take())
+                let Some((place, association)) = self.find(context) else { return };
+                if let Some((listener, turn)) = association.waits.take()
                     && let Some(backlog) = self.listeners.get_mut(&listener)
                 {
                     backlog.show(turn);
                 }
+                // Whoever has accepted it may wait for that.
+                self.stir(place);
             }
             Event::Connected { context } => {
                 if let Some((place, association)) = self.find(context) {

@@ -80,7 +80,9 @@ fn code_of(end: Result<(), Failure>) -> Result<c_int, Errno> {
     match end {
         Ok(()) | Err(Failure::Aborted) => Ok(XTP_CLOSED),
         Err(Failure::Refused { .. }) => Ok(XTP_REFUSED),
-        Err(Failure::Unanswered | Failure::Abandoned | Failure::GivenUpByPeer { .. }) => Ok(XTP_ABANDONED),
+        Err(Failure::Unanswered | Failure::Abandoned | Failure::Swallowed | Failure::GivenUpByPeer { .. }) => {
+            Ok(XTP_ABANDONED)
+        }
         Err(Failure::Unknown | Failure::Forced) => Err(errno(libc::ECONNRESET)),
         Err(Failure::StoppedReading) => Err(errno(libc::EPIPE)),
         Err(Failure::Violation) => Err(errno(libc::EPROTO)),

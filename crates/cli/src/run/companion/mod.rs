@@ -10,6 +10,7 @@
 //= Q-13
 
 mod carried;
+mod doubts;
 mod endpoints;
 mod inbox;
 mod leaving;

@@ -8,6 +8,7 @@
 //! have been said often enough ([`Leaving`]).
 
 use super::carried::{Carried, Kept, Turn};
+use super::doubts::{Doubted, Doubts};
 use super::endpoints::{Going, Place};
 use super::inbox::{Command, Inbox, Listen, Open};
 use super::leaving::Leaving;
@@ -70,6 +71,7 @@ pub(super) struct Pump {
     ports: VecDeque<UdpSocket>,
     listeners: BTreeMap<u64, Listen>,
     next_listener: u64,
+    doubts: Doubts,
     /// Streams that wait for an application to have room among its unaccepted ones, each in a thread.
     handovers: usize,
     /// Streams whose turn it is again.
@@ -108,6 +110,7 @@ impl Pump {
             ports: VecDeque::new(),
             listeners: BTreeMap::new(),
             next_listener: LISTENERS,
+            doubts: Doubts::default(),
             handovers: 0,
             waiting: Vec::new(),
             dated: Vec::new(),
@@ -146,6 +149,7 @@ impl Pump {
                     self.carry(index);
                 }
             }
+            self.admit();
             // Before it is looked whether somebody is left.
             self.send();
             let is_over = self.keep_dates();
@@ -165,7 +169,7 @@ impl Pump {
         }
         let openings = self.openings.iter().map(|opening| opening.begun + opening.asked.patience);
         let dated = self.dated.iter().map(|(at, _)| *at);
-        let look = (!self.by_id.is_empty()).then_some(self.look_at);
+        let look = (!self.by_id.is_empty() || self.doubts.waits()).then_some(self.look_at);
         let leaving =
             if self.is_wanted() { None } else { Some(self.leaving.as_ref().and_then(Leaving::next).unwrap_or(now)) };
         openings.chain(dated).chain(look).chain(leaving).min()
@@ -257,7 +261,11 @@ impl Pump {
     /// Something has happened to a stream.
     fn on_stream(&mut self, id: StreamId) {
         if let Some(index) = self.by_id.get(&id) {
+            let stream = self.carried[*index].as_ref().map(Carried::stream);
+            self.doubts.look_at(id, stream.is_none_or(Stream::is_proved));
             self.carry(*index);
+        } else if self.doubts.has(id) {
+            self.doubts.look_again(id);
         } else if let Some(at) = self.openings.iter().position(|opening| opening.stream.id() == Some(id)) {
             self.look_at_opening(at);
         }
@@ -319,18 +327,37 @@ impl Pump {
             while listen.listener.has_arrivals()
                 && let Ok(Some(stream)) = listen.listener.try_accept()
             {
-                // Dropped it is closed, and the peer sees the end of it.
-                if let Some(busy) = Busy::new(&self.shared) {
-                    accepted.push((stream, listen.family, listen.name.clone(), busy));
-                }
+                accepted.push((stream, listen.family, listen.name.clone()));
             }
         }
-        for (stream, family, name, busy) in accepted {
-            // Dropped it is reset.
-            stream.set_linger(Some(Duration::ZERO));
-            if let Ok(Some(carried)) = self.hand_over(stream, family, name, busy) {
-                self.add(carried);
+        for (stream, family, name) in accepted {
+            match stream.id().filter(|_| !stream.is_proved() && self.doubts.is_full()) {
+                Some(id) => self.doubts.keep(id, Doubted { stream, family, name }),
+                None => self.take_over(stream, family, name),
             }
+        }
+    }
+
+    /// Hands over those of whom nobody knew whether they were there, as far as there is room for such, or they have shown it.
+    fn admit(&mut self) {
+        if self.listeners.is_empty() {
+            self.doubts.give_up();
+        }
+        while let Some(Doubted { stream, family, name }) = self.doubts.next() {
+            self.take_over(stream, family, name);
+        }
+    }
+
+    fn take_over(&mut self, stream: Stream, family: Family, name: String) {
+        // Dropped it is closed, and the peer sees the end of it.
+        let Some(busy) = Busy::new(&self.shared) else { return };
+        // Dropped it is reset.
+        stream.set_linger(Some(Duration::ZERO));
+        if let Some(id) = stream.id().filter(|_| !stream.is_proved()) {
+            self.doubts.hand_over(id);
+        }
+        if let Ok(Some(carried)) = self.hand_over(stream, family, name, busy) {
+            self.add(carried);
         }
     }
 
@@ -438,6 +465,7 @@ impl Pump {
             self.ports.extend(carried.take_port().filter(|_| self.ports.len() < MOST_PORTS));
             if let Some(id) = carried.stream().id() {
                 self.by_id.remove(&id);
+                self.doubts.look_at(id, true);
             }
             self.freed.push(index);
         }
@@ -458,6 +486,9 @@ impl Pump {
         if self.look_at <= now {
             self.look_at = now + LOOK;
             self.send();
+            if self.handovers == 0 {
+                self.doubts.look(&self.by_id);
+            }
             for index in 0..self.carried.len() {
                 if self.carried[index].as_mut().is_some_and(Carried::look_for_peer) {
                     self.remove(index);

@@ -113,7 +113,7 @@ impl Stream {
     }
 
     fn closed(&self, now: Time, failure: Failure) {
-        let is_gone = matches!(failure, Failure::Unanswered | Failure::Abandoned);
+        let is_gone = matches!(failure, Failure::Unanswered | Failure::Abandoned | Failure::Swallowed);
         self.common.closed(now, &Failed::new(is_gone, failure), failure == Failure::Unanswered);
     }
 }

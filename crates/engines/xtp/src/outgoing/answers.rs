@@ -89,11 +89,9 @@ impl Outgoing {
     pub(super) fn ack_below(&mut self, now: Time, rseq: u64) -> u64 {
         let mut acked = 0;
         if let Some(active) = self.active.as_deref_mut().filter(|_| rseq > self.acked) {
-            let Active { flights, path, doubt } = active;
+            let Active { flights, path, doubt, .. } = active;
             acked = flights.ack_below(rseq, 0, |bytes, stamp| path.delivery.on_packet_acked(now, bytes, stamp));
-            if flights.take_large_acked() {
-                doubt.dispel();
-            }
+            doubt.on_arrived(flights.take_largest_acked());
             let ack = path.delivery.finish(now, None, flights.bytes());
             path.on_feedback(now, None, ack);
         }
@@ -108,16 +106,14 @@ impl Outgoing {
     fn use_status(&mut self, now: Time, heard: &Heard<'_>, asker: u64, rtt: Option<Duration>, outcome: &mut Outcome) {
         self.acked = self.acked.max(heard.rseq);
         let Some(active) = self.active.as_deref_mut() else { return };
-        let Active { flights, path, doubt } = active;
+        let Active { flights, path, doubt, .. } = active;
         let mut deliver = |bytes: u64, stamp: &_| path.delivery.on_packet_acked(now, bytes, stamp);
         let before = self.asks.first_unanswered();
         outcome.acked = flights.ack_below(heard.rseq, before, &mut deliver);
         for &span in heard.spans {
             outcome.acked += flights.ack_span(span, before, &mut deliver);
         }
-        if flights.take_large_acked() {
-            doubt.dispel();
-        }
+        doubt.on_arrived(flights.take_largest_acked());
         let mut lost = flights.overtake(asker.max(flights.newest_acked()), !self.no_error);
         if self.go_back_n && !self.no_error {
             flights.go_back(&mut lost);

@@ -12,7 +12,6 @@
 
 mod group;
 
-use super::path::Doubt;
 use pinnace_core::{DeliveryStamp, IntervalSet, Time};
 use std::collections::VecDeque;
 
@@ -61,12 +60,12 @@ impl Run {
         self.number + (offset - self.origin) / u64::from(self.size)
     }
 
-    /// Whether a datagram that brought bytes of `[low, high)` was large: what of them lay in one is more than fits others.
-    fn was_large(&self, low: u64, high: u64) -> bool {
+    /// Bytes that a datagram had at least which brought some of `[low, high)`: as many of them as lay in one, and its headers.
+    fn largest(&self, low: u64, high: u64) -> u32 {
         let first = self.packet_end(low).min(high);
         // Only the first and the last of them may lie partly in the range, or be shorter than the others.
         let most = (first - low).max((high - first).min(self.size.into()));
-        Doubt::concerns(most as u32 + self.overhead)
+        most as u32 + self.overhead
     }
 
     /// Bytes on the wire; a packet's overhead counts where the packet begins.
@@ -130,8 +129,8 @@ pub(super) struct Flights {
     bytes: u64,
     /// The newest transmission that is known to have arrived; 0: none.
     newest_acked: u64,
-    /// A datagram has arrived that not every path carries, since this was last asked.
-    has_large_acked: bool,
+    /// Bytes of the largest datagram that has arrived since this was last asked.
+    largest_acked: u32,
 }
 
 impl Flights {
@@ -144,7 +143,7 @@ impl Flights {
             lost: IntervalSet::new(),
             bytes: 0,
             newest_acked: 0,
-            has_large_acked: false,
+            largest_acked: 0,
         }
     }
 
@@ -157,9 +156,9 @@ impl Flights {
         self.newest_acked
     }
 
-    /// Whether a datagram that not every path carries has been acknowledged since the last call.
-    pub(super) fn take_large_acked(&mut self) -> bool {
-        core::mem::take(&mut self.has_large_acked)
+    /// Bytes of the largest datagram that has been acknowledged since the last call.
+    pub(super) fn take_largest_acked(&mut self) -> u32 {
+        core::mem::take(&mut self.largest_acked)
     }
 
     /// The bytes to be repeated.
@@ -246,7 +245,7 @@ impl Flights {
             let high = run.high.min(rseq);
             if run.state != State::Acked {
                 acked += high - run.low;
-                self.has_large_acked |= run.was_large(run.low, high);
+                self.largest_acked = self.largest_acked.max(run.largest(run.low, high));
                 self.newest_acked = self.newest_acked.max(run.newest_arrived(run.low, high, before));
             }
             if run.state == State::UnderWay {
@@ -295,7 +294,7 @@ impl Flights {
                 continue;
             }
             acked += to - from;
-            self.has_large_acked |= run.was_large(from, to);
+            self.largest_acked = self.largest_acked.max(run.largest(from, to));
             self.newest_acked = self.newest_acked.max(run.newest_arrived(from, to, before));
             match run.state {
                 State::UnderWay => {

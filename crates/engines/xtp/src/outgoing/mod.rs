@@ -22,14 +22,14 @@ pub(crate) use answers::Heard;
 pub(crate) use answers::Outcome;
 pub(crate) use chunks::{Chunk, Done, MOST_PIECES};
 pub(crate) use group::Heard as GroupHeard;
-pub(crate) use path::{PathConfig, SAFE_DATAGRAM};
+pub(crate) use path::{PathConfig, SMALLEST_DATAGRAM, step_below};
 pub(crate) use send::{Asking, Cut, Next, Terms};
 
 use asks::Asks;
 use chunks::Chunks;
 use core::time::Duration;
 use flights::Flights;
-use path::{Doubt, Limit, RoundTrip};
+use path::{Doubt, Limit, RoundTrip, Standstill};
 use pinnace_core::{BufferRange, ControllerKind, Path, Time};
 use pinnace_wire::xtp;
 
@@ -44,6 +44,7 @@ struct Active {
     flights: Flights,
     path: Path,
     doubt: Doubt,
+    standstill: Standstill,
 }
 
 /// The sending half of a stream.

@@ -5,7 +5,7 @@
 //= X-23
 
 use core::time::Duration;
-use pinnace_core::{ControllerKind, Pacer};
+use pinnace_core::{ControllerKind, Pacer, Time};
 
 /// How a stream treats its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,41 +67,79 @@ impl RoundTrip {
     }
 }
 
-/// Nobody takes a path for one that does not carry datagrams of so many bytes, unless it says so (RFC 9000, 14).
+/// Nearly every path carries datagrams of so many bytes (RFC 9000, 14).
 pub(crate) const SAFE_DATAGRAM: u32 = 1200;
+/// Every path carries datagrams of so many bytes: 576 (RFC 791) less the headers of IP and UDP.
+pub(crate) const SMALLEST_DATAGRAM: u32 = 548;
 /// So often bytes are repeated in larger ones until the path is taken to lose all of those.
 const MOST_REPETITIONS: u32 = 5;
 
-/// Whether larger datagrams than [`SAFE_DATAGRAM`] get lost in silence, because nobody reports that they do not fit (RFC 4821):
-/// the first bytes that the peer lacks leave in such again and again, its answers come, and say that nothing like it has.
+/// Larger ones than this are tried no longer where those with so many bytes get lost; `None`: every path carries them.
+pub(crate) fn step_below(bytes: u32) -> Option<u32> {
+    [SAFE_DATAGRAM, SMALLEST_DATAGRAM].into_iter().find(|step| bytes > *step)
+}
+
+/// Whether large datagrams get lost in silence, because nobody reports that they do not fit (RFC 4821): the first bytes that
+/// the peer lacks leave in such again and again, its answers come, and say that nothing like it has. At first those are
+/// doubted that are larger than [`SAFE_DATAGRAM`], and when they are not sent any more, those beyond [`SMALLEST_DATAGRAM`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Doubt {
     /// The first byte that is missing.
     at: u64,
     /// How often it has been repeated since a large datagram has arrived.
     repetitions: u32,
+    /// Datagrams with more bytes are large.
+    most: u32,
 }
 
 impl Doubt {
-    /// Whether a datagram with so many bytes of headers and data is large.
-    pub(super) fn concerns(bytes: u32) -> bool {
-        bytes > SAFE_DATAGRAM
+    /// The byte at `at`, which is the first that is missing, leaves again in a datagram with so many bytes of headers and data.
+    pub(super) fn on_repeated(&mut self, at: u64, bytes: u32) {
+        let Some(most) = step_below(bytes) else { return };
+        self.repetitions = if (self.at, self.most) == (at, most) { self.repetitions + 1 } else { 1 };
+        (self.at, self.most) = (at, most);
     }
 
-    /// The byte at `at`, which is the first that is missing, leaves again in a large datagram.
-    pub(super) fn on_repeated(&mut self, at: u64) {
-        self.repetitions = if self.at == at { self.repetitions + 1 } else { 1 };
-        self.at = at;
+    /// A datagram with so many bytes has arrived.
+    pub(super) fn on_arrived(&mut self, bytes: u32) {
+        if bytes > self.most {
+            self.repetitions = 0;
+        }
     }
 
-    /// A large datagram has arrived.
-    pub(super) fn dispel(&mut self) {
-        self.repetitions = 0;
+    /// What the path is taken to carry, if there have been enough repetitions of the byte at `at`, which has not arrived.
+    pub(super) fn take(&mut self, at: u64) -> Option<u32> {
+        let is_settled = self.at == at && self.repetitions >= MOST_REPETITIONS;
+        is_settled.then(|| {
+            self.repetitions = 0;
+            self.most
+        })
+    }
+}
+
+/// How long the same first byte has been missing that leaves again and again, whatever its datagram's size.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Standstill {
+    /// That byte.
+    at: u64,
+    /// When it was repeated for the first time.
+    since: Time,
+    repetitions: u32,
+}
+
+impl Standstill {
+    /// The byte at `at`, which is the first that is missing, leaves again.
+    pub(super) fn on_repeated(&mut self, now: Time, at: u64) {
+        if self.at != at || self.repetitions == 0 {
+            *self = Self { at, since: now, repetitions: 0 };
+        }
+        self.repetitions = self.repetitions.saturating_add(1);
     }
 
-    /// Whether there have been enough repetitions of the byte at `at`, which has not arrived.
-    pub(super) fn is_settled(&self, at: u64) -> bool {
-        self.at == at && self.repetitions >= MOST_REPETITIONS
+    /// Whether the byte at `at` is still the one that is missing, has been for so long, and was repeated often enough: one that
+    /// waits for its turn all the time is not lost.
+    pub(super) fn is_over(&self, now: Time, at: u64, patience: Duration) -> bool {
+        self.at == at && self.repetitions >= MOST_REPETITIONS && now.since(self.since) >= patience
     }
 }
 

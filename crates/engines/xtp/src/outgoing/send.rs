@@ -1,7 +1,7 @@
 //! What goes next, and what has left.
 
 use super::flights::{Flights, Sent};
-use super::path::{Doubt, SAFE_DATAGRAM};
+use super::path::{Doubt, Standstill};
 use super::{Active, MAX_WINDOW, Outgoing};
 use core::time::Duration;
 use pinnace_core::{Path, Time, piece_of_burst};
@@ -96,17 +96,21 @@ impl Outgoing {
         self.active.as_deref().and_then(|active| active.flights.lost().min())
     }
 
-    /// Whether the path seems to lose all datagrams larger than [`SAFE_DATAGRAM`]; told once.
-    pub(crate) fn take_doubt(&mut self, now: Time) -> bool {
-        let front = self.first_lost().filter(|first| *first == self.acked);
-        let Some((front, active)) = front.zip(self.active.as_deref_mut()) else { return false };
-        if !active.doubt.is_settled(front) {
-            return false;
-        }
-        active.doubt.dispel();
+    /// Bytes of the datagrams that the path is taken to carry, if it seems to lose all that are larger; told once.
+    pub(crate) fn take_doubt(&mut self, now: Time) -> Option<u32> {
+        let front = self.first_lost().filter(|first| *first == self.acked)?;
+        let active = self.active.as_deref_mut()?;
+        let fits = active.doubt.take(front)?;
         // No queue has lost them: it says nothing of how much the path carries.
-        active.path.congestion = self.congestion.build(SAFE_DATAGRAM.into(), now);
-        true
+        active.path.congestion = self.congestion.build(fits.into(), now);
+        Some(fits)
+    }
+
+    /// Whether the peer's answers have said for so long that the first byte that it lacks, and has room for, has not come,
+    /// however often it was repeated.
+    pub(crate) fn is_at_standstill(&self, now: Time, patience: Duration) -> bool {
+        let lacks = self.acked < self.sent.min(self.alloc);
+        lacks && self.active.as_deref().is_some_and(|active| active.standstill.is_over(now, self.acked, patience))
     }
 
     /// The next byte that has to leave, if there is any.
@@ -286,12 +290,14 @@ impl Outgoing {
         let (sent, kind) = (self.sent, self.congestion);
         let active = self.active.get_or_insert_with(|| {
             let mss = u64::from(terms.largest.max(cut.len)) + u64::from(terms.overhead);
-            Box::new(Active { flights: Flights::new(sent), path: Path::new(kind, mss, now), doubt: Doubt::default() })
+            let (flights, path) = (Flights::new(sent), Path::new(kind, mss, now));
+            Box::new(Active { flights, path, doubt: Doubt::default(), standstill: Standstill::default() })
         });
-        let Active { flights, path, doubt } = &mut **active;
+        let Active { flights, path, doubt, standstill } = &mut **active;
         let in_flight = flights.bytes();
-        if cut.is_repetition && cut.low == self.acked && Doubt::concerns(cut.len + terms.overhead) {
-            doubt.on_repeated(cut.low);
+        if cut.is_repetition && cut.low == self.acked {
+            doubt.on_repeated(cut.low, cut.len + terms.overhead);
+            standstill.on_repeated(now, cut.low);
         }
         let packet = Sent { low: cut.low, len: cut.len, overhead: terms.overhead, number, at: now };
         flights.send(&packet, || path.delivery.on_sent(now, wire, in_flight));

@@ -93,8 +93,8 @@ fn alloc_holds_the_sender_and_its_last_packet_asks() {
 }
 
 /// Three packets leave, and again and again what of them is missing; in the given round these bytes arrive. The round in
-/// which the path is doubted.
-fn doubted_in(size: u32, arrives: Option<(u64, (u64, u64))>) -> Option<u64> {
+/// which the path is doubted, and what it is taken to carry.
+fn doubted_in(size: u32, arrives: Option<(u64, (u64, u64))>) -> Option<(u64, u32)> {
     let terms = Terms { max: size, largest: size, ask_every: 0, ..terms() };
     let mut stream = stream(u64::from(size) * 3);
     for round in 0..20 {
@@ -103,9 +103,9 @@ fn doubted_in(size: u32, arrives: Option<(u64, (u64, u64))>) -> Option<u64> {
         stream.ask(now, Asking::Expiry);
         let spans: Vec<_> = arrives.filter(|(when, _)| round >= *when).map(|(_, span)| span).into_iter().collect();
         assert!(stream.on_status(now, &heard(0, stream.sync(), &spans)).lost > 0);
-        if stream.take_doubt(now) {
-            assert!(!stream.take_doubt(now), "it is told once");
-            return Some(round);
+        if let Some(fits) = stream.take_doubt(now) {
+            assert_eq!(stream.take_doubt(now), None, "it is told once");
+            return Some((round, fits));
         }
     }
     None
@@ -113,12 +113,14 @@ fn doubted_in(size: u32, arrives: Option<(u64, (u64, u64))>) -> Option<u64> {
 
 #[test]
 fn a_path_is_doubted_when_large_packets_alone_are_repeated_again_and_again() {
-    // With 40 bytes of headers, 1,161 are one too many.
-    assert_eq!([1_160, 1_161].map(|size| doubted_in(size, None)), [None, Some(5)]);
+    // With 40 bytes of headers, 1,161 are one too many, and where those were, 509.
+    let sizes = [508, 509, 1_160, 1_161];
+    assert_eq!(sizes.map(|size| doubted_in(size, None)), [None, Some((5, 548)), Some((5, 548)), Some((5, 1_200))]);
     // What a large packet has brought begins the count anew, what a small one can have brought does not.
     for (span, round) in [((1_400, 2_800), 8), ((1_400, 2_561), 8), ((1_400, 2_560), 5), ((2_800, 2_801), 5)] {
-        assert_eq!(doubted_in(1_400, Some((3, span))), Some(round), "{span:?}");
+        assert_eq!(doubted_in(1_400, Some((3, span))), Some((round, 1_200)), "{span:?}");
     }
+    assert_eq!(doubted_in(1_000, Some((3, (1_000, 2_000)))), Some((8, 548)));
 }
 
 //= X-8 test

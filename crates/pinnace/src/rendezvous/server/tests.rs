@@ -85,24 +85,72 @@ fn sockets_of_methods_where_nobody_is_expected_make_room_for_others() {
     assert!(!serving.natives.iter().any(|native| native.at == at(2)));
 }
 
+/// A socket at this address that asks.
+fn asking(from: &str, server: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind((from, 0)).unwrap();
+    socket.connect(server).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    socket
+}
+
+/// Says HELLO; what is answered.
+fn say(socket: &UdpSocket, method: Method, nonce: u64, cookie: u64) -> Answer {
+    let methods = vec![number(method)];
+    let hello =
+        Hello { versions: (VERSION, VERSION), class: 1, nonce, cookie, host: 0, methods, service: String::new() };
+    let mut bytes = [0; 2048];
+    socket.send(&hello.encode().unwrap()).unwrap();
+    let len = socket.recv(&mut bytes).unwrap();
+    let answer = Answer::parse(&bytes[..len]).unwrap();
+    assert_eq!(answer.nonce, nonce);
+    answer
+}
+
+/// The same, and with the cookie that it is asked for.
+fn say_and_prove(socket: &UdpSocket, nonce: u64) -> Answer {
+    let answer = say(socket, Method::Xtp, nonce, 0);
+    if answer.status == Status::Again { say(socket, Method::Xtp, nonce, answer.cookie) } else { answer }
+}
+
+#[test]
+fn one_host_leaves_room_in_the_backlog_for_others() {
+    let options = EndpointOptions { backlog: 64, ..EndpointOptions::default() };
+    let server = Endpoint::bind_with("127.0.0.1:0", &options).unwrap();
+    let listener = server.listen(&Service::new()).unwrap();
+    let many = asking("127.0.0.1", listener.local_addr());
+    // Who has repeated no cookie may be somebody else, so as many of those that have are let in.
+    let let_in = (1..=200).filter(|nonce| say_and_prove(&many, *nonce).status == Status::Accepted).count();
+    assert_eq!(let_in, 32);
+    assert_eq!(say_and_prove(&many, 300).status, Status::Busy);
+    assert_eq!(say_and_prove(&asking("127.0.0.2", listener.local_addr()), 301).status, Status::Accepted);
+}
+
+#[test]
+fn whoever_finds_it_busy_asks_again() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = server.local_addr().unwrap();
+    let answers = thread::spawn(move || {
+        for status in [Status::Busy, Status::Busy, Status::Accepted] {
+            let mut bytes = [0; 2048];
+            let (len, from) = server.recv_from(&mut bytes).unwrap();
+            let hello = Hello::parse(&bytes[..len]).unwrap();
+            let answer = Answer { method: number(Method::Xtp), port: 9, ..Answer::refusal(&hello, status, "") };
+            server.send_to(&answer.encode(), from).unwrap();
+        }
+    });
+    let path = Path::of_class(PathClass::Cluster);
+    let until = Some(Instant::now() + Duration::from_secs(10));
+    let agreed = client::ask(to, 5, "", &path, &[Method::Xtp], None, until).unwrap();
+    assert_eq!(agreed.to.port(), 9);
+    answers.join().unwrap();
+}
+
 #[test]
 fn a_cookie_is_asked_for_when_many_come_who_may_be_forged() {
     let server = Endpoint::bind("127.0.0.1:0").unwrap();
     let listener = server.listen(&Service::new()).unwrap();
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.connect(listener.local_addr()).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let ask = |method, nonce, cookie| {
-        let methods = vec![number(method)];
-        let hello =
-            Hello { versions: (VERSION, VERSION), class: 1, nonce, cookie, host: 0, methods, service: String::new() };
-        let mut bytes = [0; 2048];
-        socket.send(&hello.encode().unwrap()).unwrap();
-        let len = socket.recv(&mut bytes).unwrap();
-        let answer = Answer::parse(&bytes[..len]).unwrap();
-        assert_eq!(answer.nonce, nonce);
-        answer
-    };
+    let socket = asking("127.0.0.1", listener.local_addr());
+    let ask = |method, nonce, cookie| say(&socket, method, nonce, cookie);
     let methods = [Method::Zcrp, Method::Vrp, Method::A1];
     for (nonce, method) in (1..=MOST_UNPROVEN as u64).zip(methods.into_iter().cycle()) {
         let answer = ask(method, nonce, 0);

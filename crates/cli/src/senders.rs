@@ -3,6 +3,7 @@
 //! Always true: where the system has no descriptors left, those who are served go on, the others wait as they do for a place, and the
 //! user is told.
 
+use crate::bare::PATIENCE;
 use crate::exit::{self, Error};
 use crate::interrupt;
 use crate::output;
@@ -14,13 +15,10 @@ use rustix::process::{Resource, getrlimit};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Senders served at once; more wait as long as their time-outs let them.
 const AT_ONCE: usize = 16;
-
-/// How long a sender that has not shown that it is there keeps a place that others want.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Descriptors that serving one may take: of the endpoint (a socket, one that is tried, and two to wake threads), and of the files and
 /// folders that are open at a time.

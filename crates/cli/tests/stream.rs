@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Listening, objects, pinnace, run, text, wait, wait_until_interruptible};
+use common::{Listening, objects, pinnace, run, text, wait, wait_until, wait_until_interruptible};
 use serde_json::Value;
 use std::io::Write;
 use std::net::UdpSocket;
@@ -120,6 +120,25 @@ fn a_named_pipe_is_waited_for_and_read_from_its_first_byte() {
     let again = run(&["stream", "send", "--to", "127.0.0.1:9", "--source", pipe.to_str().unwrap(), "--repeat"]);
     assert_eq!(again.status.code(), Some(2));
     assert!(text(&again.stderr).contains("pipe comes but once"), "{}", text(&again.stderr));
+}
+
+#[test]
+fn who_sends_one_frame_and_falls_silent_gives_way_to_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let receiver = receiver(folder.path(), &["--timeout", "60"]);
+    let camera = ["stream", "send", "--to", &receiver.address, "--source", "camera:160x90"];
+    let stranger = [&camera[..], &["--fps", "0.01"]].concat();
+    let mut stranger = pinnace(&stranger).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("a frame has come", || folder.path().join("frames/frame-000000.bin").exists());
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    // As long as that, and some more.
+    std::thread::sleep(Duration::from_millis(1800));
+    let sender = run(&[&camera[..], &["--fps", "30", "--count", "5"]].concat());
+    assert_eq!(sender.status.code(), Some(0), "{}", text(&sender.stderr));
+    let (code, out, _) = receiver.finish();
+    let done = objects(&out).pop().expect("a result");
+    assert_eq!((code, &done["frames"], &done["messages_dropped"]), (Some(0), &5.into(), &1.into()), "{out}");
 }
 
 #[test]

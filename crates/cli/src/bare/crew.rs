@@ -21,8 +21,8 @@ const MOST: usize = 256;
 /// most), and those that only wait for late packets, which give way. Further ones are refused.
 pub(crate) const KEPT: usize = 16_384;
 
-/// How long a peer may take to show that it is there while all threads are at work.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a peer may take to show that it is there while others want its place.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 type Job<'scope> = Box<dyn FnOnce() + Send + 'scope>;
 

@@ -8,7 +8,7 @@ mod presence;
 
 pub(crate) use args::{Local, WHOLE, What};
 pub(crate) use content::Content;
-pub(crate) use crew::{Crew, KEPT, Trial, begin};
+pub(crate) use crew::{Crew, KEPT, PATIENCE, Trial, begin};
 pub(crate) use presence::{Presence, nobody};
 
 use crate::exit::Error;

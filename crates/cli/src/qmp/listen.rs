@@ -119,12 +119,11 @@ fn serve(stream: &Stream, trial: &Trial<'_>, is_over: &AtomicBool, tell: &Sender
     let (mut sum, mut is_proved) = (Sum::default(), false);
     match read(stream, &mut sum, &mut is_proved, trial, is_over) {
         // Whoever prints may have had enough.
-        Ok(Some(line)) => drop(tell.send(Told::Message(line))),
-        Ok(None) => {
-            // What has come would otherwise look to its sender as if it had been wanted.
-            stream.set_linger(Some(Duration::ZERO));
-            return;
+        Ok(Some(line)) => {
+            let _ = tell.send(Told::Message(line));
+            return close(stream, trial, is_over);
         }
+        Ok(None) => {}
         Err(error) => {
             let broke = |why| format!("the connection with {} broke: {why}", stream.peer_addr());
             drop(tell.send(match error.kind() {
@@ -132,11 +131,10 @@ fn serve(stream: &Stream, trial: &Trial<'_>, is_over: &AtomicBool, tell: &Sender
                 io::ErrorKind::TimedOut => bare::silenced(broke(bare::gone(sum.bytes)), is_proved),
                 _ => Told::Broken(broke(error.to_string())),
             }));
-            stream.set_linger(Some(Duration::ZERO));
-            return;
         }
     }
-    close(stream, trial, is_over);
+    // Broken off: what has come would otherwise look to its sender as if it had been wanted.
+    stream.set_linger(Some(Duration::ZERO));
 }
 
 /// Reads a stream to its end; `None` if there is no time for that. Looks as well whether the peer is where its packets come

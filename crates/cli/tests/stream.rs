@@ -180,7 +180,7 @@ fn a_sender_that_was_killed_is_missed_and_what_came_is_reported() {
         .spawn()
         .unwrap();
     let log_file = folder.path().join("log.jsonl");
-    common::wait_until("a frame arrives", || std::fs::metadata(&log_file).is_ok_and(|log| log.len() > 0));
+    wait_until("a frame arrives", || std::fs::metadata(&log_file).is_ok_and(|log| log.len() > 0));
     sender.kill().unwrap();
     sender.wait().unwrap();
     let (code, out, err) = receiver.finish();
@@ -199,7 +199,7 @@ fn over_tcp_a_peer_that_was_killed_is_missed_at_either_end() {
         let send = ["stream", "send", "--over", "tcp", "--to", &receiver.address, "--size", "10kB", "--fps", "100"];
         let mut sender = pinnace(&send).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let log_file = folder.path().join("log.jsonl");
-        common::wait_until("a frame arrives", || std::fs::metadata(&log_file).is_ok_and(|log| log.len() > 0));
+        wait_until("a frame arrives", || std::fs::metadata(&log_file).is_ok_and(|log| log.len() > 0));
         let (code, err) = if is_sender {
             sender.kill().unwrap();
             sender.wait().unwrap();
@@ -227,7 +227,7 @@ fn an_interrupt_ends_both_sides_with_their_tables() {
         .spawn()
         .unwrap();
     let log_file = folder.path().join("log.jsonl");
-    common::wait_until("a frame arrives", || std::fs::metadata(&log_file).is_ok_and(|log| log.len() > 0));
+    wait_until("a frame arrives", || std::fs::metadata(&log_file).is_ok_and(|log| log.len() > 0));
     let kill = Command::new("kill").args(["-INT", &sender.id().to_string()]).status().unwrap();
     assert!(kill.success());
     let output = sender.wait_with_output().unwrap();
@@ -251,7 +251,7 @@ fn a_sink_that_is_interrupted_tells_its_source_at_once() {
         }
         let mut sender = sender.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let log_file = folder.path().join("log.jsonl");
-        common::wait_until("a frame arrives", || std::fs::metadata(&log_file).is_ok_and(|log| log.len() > 0));
+        wait_until("a frame arrives", || std::fs::metadata(&log_file).is_ok_and(|log| log.len() > 0));
         let begun = std::time::Instant::now();
         receiver.signal("-INT");
         assert_eq!(receiver.finish().0, Some(130));

@@ -37,7 +37,7 @@ pub use allowance::Allowance;
 pub use buffer::{BufferId, BufferRange};
 pub use congestion::{
     AckSample, Bbr, Congestion, ControllerKind, Cubic, DeliveryRate, DeliveryStamp, Fixed, LossSample, Path,
-    UnknownController,
+    Reordering, SpuriousLoss, UnknownController,
 };
 pub use context::{ContextKey, ContextTable, KeyLayout, TableFull, TranslationMap};
 pub use contract::{Arrival, Decision, LossContract, LossDecider, MAX_PACKETS_AHEAD};

@@ -3,7 +3,7 @@
 use super::blocks::Lost;
 use super::{Active, MAX_WINDOW, Outgoing};
 use core::time::Duration;
-use pinnace_core::{LossSample, Time};
+use pinnace_core::Time;
 
 /// Repetitions without an answer after which the peer is given up.
 const MAX_REPETITIONS: u32 = 8;
@@ -73,6 +73,7 @@ impl Outgoing {
         let mut newly = 0;
         if let Some(active) = self.active.as_deref_mut() {
             let Active { blocks, path, progress_at, futile, .. } = active;
+            blocks.expect_no_answer_since(path.order.no_answer_since(now));
             let mut deliver = |wire: u64, stamp: &_| path.delivery.on_packet_acked(now, wire, stamp);
             newly += blocks.acknowledge_below(next_expected, &mut deliver);
             for &(low, high) in ranges {
@@ -83,8 +84,14 @@ impl Outgoing {
             self.acked = self.acked.max(blocks.first_missing());
             if newly > 0 {
                 let sample = self.sample.take();
+                for (missed_at, bytes) in blocks.drain_late() {
+                    match bytes {
+                        0 => path.order.on_waited_for(now, missed_at),
+                        _ => path.on_late(now, missed_at, bytes),
+                    }
+                }
                 let ack = path.delivery.finish(now, sample, blocks.bytes());
-                path.on_feedback(now, None, ack);
+                path.on_feedback(now, ack, blocks.bytes());
                 (*progress_at, *futile) = (now, 0);
             }
         }
@@ -122,12 +129,11 @@ impl Outgoing {
             let low = low.max(self.acked);
             let high = high.min(low.saturating_add(budget));
             budget -= high.saturating_sub(low);
-            blocks.lose(now, low, high, rtt, &mut lost);
+            blocks.lose(now, (low, high), rtt, &mut path.order, &mut lost);
         }
         if lost.wire > 0 {
-            let in_flight_after = blocks.bytes();
-            let loss = LossSample { now, lost_bytes: lost.wire, sent_at: lost.sent_at, in_flight_after };
-            path.on_feedback(now, Some(loss), None);
+            path.on_noticed(now, lost.wire, lost.sent_at);
+            path.on_feedback(now, None, blocks.bytes());
         }
         if lost.blocks > 0 {
             self.restart(now);
@@ -167,7 +173,7 @@ impl Outgoing {
         self.repetitions += 1;
         self.is_forced = true;
         if let Some(Active { blocks, path, .. }) = self.active.as_deref_mut() {
-            blocks.lose_oldest();
+            blocks.lose_oldest(now);
             path.on_timeout(now);
         }
         Expired::Repeat

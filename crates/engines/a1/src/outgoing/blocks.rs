@@ -7,7 +7,7 @@
 //= A-7
 
 use core::time::Duration;
-use pinnace_core::{DeliveryStamp, IntervalSet, Time};
+use pinnace_core::{DeliveryStamp, IntervalSet, Reordering, Time};
 use std::collections::VecDeque;
 
 /// Ranges of blocks that are remembered as arrived, and as lost.
@@ -35,6 +35,44 @@ struct Record {
     state: State,
     /// It has left before.
     is_repeated: bool,
+    /// When it was missed last; before it left: the transmission before that.
+    missed_at: Time,
+}
+
+impl Record {
+    /// Whether that it has arrived would be news.
+    fn is_news(&self) -> bool {
+        matches!(self.state, State::UnderWay | State::Lost | State::Missed)
+    }
+
+    /// Whether the peer has said that it lacks it, and no repetition has left since.
+    fn is_missed(&self) -> bool {
+        self.missed_at > self.stamp.sent_at
+    }
+
+    /// The peer says that it lacks it. Returns whether it is lost.
+    fn miss(
+        &mut self,
+        now: Time,
+        number: u64,
+        rtt: (Duration, Duration),
+        order: &mut Reordering,
+        found: &mut Lost,
+    ) -> bool {
+        let rtt = if self.is_repeated { rtt.1 } else { rtt.0 };
+        if self.state != State::UnderWay || now.since(self.stamp.sent_at) < rtt {
+            return self.state == State::Missed;
+        }
+        let patience = order.patience(now);
+        if !self.is_missed() {
+            self.missed_at = now;
+            if patience.is_zero() && found.wire == 0 && found.trial.is_none() && order.is_trial() {
+                found.trial = Some(number);
+            }
+        }
+        // The peer says so again after a round trip.
+        found.trial != Some(number) && now.since(self.missed_at) >= patience
+    }
 }
 
 /// A block that leaves.
@@ -54,6 +92,8 @@ pub(super) struct Lost {
     pub(super) wire: u64,
     /// When the newest of them left.
     pub(super) sent_at: Time,
+    /// One that is waited for, to see whether it was only overtaken.
+    trial: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -65,6 +105,11 @@ pub(super) struct Blocks {
     bytes: u64,
     /// Bytes of a datagram beside the body.
     overhead: u32,
+    /// Blocks that seemed to be lost and have arrived, since this was last asked: when they were missed, and their bytes on the
+    /// wire; 0 if they were only waited for.
+    late: Vec<(Time, u64)>,
+    /// No answer can have come yet to what left after that.
+    no_answer_since: Time,
 }
 
 impl Blocks {
@@ -77,6 +122,32 @@ impl Blocks {
             lost: IntervalSet::new(),
             bytes: 0,
             overhead,
+            late: Vec::new(),
+            no_answer_since: Time::MAX,
+        }
+    }
+
+    /// Before an answer is taken in: none to what left after that can be in it.
+    pub(super) fn expect_no_answer_since(&mut self, at: Time) {
+        self.no_answer_since = at;
+    }
+
+    /// What has turned out to be late: since when it was missed, and bytes that seemed to be lost; 0 of what nobody was told.
+    pub(super) fn drain_late(&mut self) -> impl Iterator<Item = (Time, u64)> + '_ {
+        self.late.drain(..)
+    }
+
+    /// A block has arrived that weighs so much.
+    fn note_late(late: &mut Vec<(Time, u64)>, record: &Record, wire: u64, no_answer_since: Time) {
+        let bytes = match record.state {
+            State::UnderWay if record.is_missed() => 0,
+            State::UnderWay if record.is_repeated && record.stamp.sent_at > no_answer_since => wire,
+            State::Lost | State::Missed => wire,
+            _ => return,
+        };
+        match late.last_mut() {
+            Some((missed_at, sum)) if *missed_at == record.missed_at => *sum += bytes,
+            _ => late.push((record.missed_at, bytes)),
         }
     }
 
@@ -110,7 +181,8 @@ impl Blocks {
         let Leaving { number, message, index, len } = *leaving;
         let place = self.place(number);
         let is_repeated = place < self.records.len();
-        let record = Record { stamp, message, index, len, state: State::UnderWay, is_repeated };
+        let missed_at = self.records.get(place).map_or(Time::ZERO, |old| old.missed_at);
+        let record = Record { stamp, message, index, len, state: State::UnderWay, is_repeated, missed_at };
         if place == self.records.len() {
             self.records.push_back(record);
         } else if let Some(old) = self.records.get_mut(place).filter(|old| old.state == State::Lost) {
@@ -131,11 +203,12 @@ impl Blocks {
         let zero = Time::ZERO;
         let stamp =
             DeliveryStamp { sent_at: zero, delivered: 0, delivered_at: zero, first_sent_at: zero, app_limited: true };
-        let record = Record { stamp, message: 0, index: 0, len: 0, state: State::Skipped, is_repeated: false };
+        let (state, is_repeated, missed_at) = (State::Skipped, false, zero);
+        let record = Record { stamp, message: 0, index: 0, len: 0, state, is_repeated, missed_at };
         self.records.extend(core::iter::repeat_n(record, count as usize));
     }
 
-    /// Everything below `next_expected` has arrived. Shows each block that was under way, as bytes on the wire and its
+    /// Everything below `next_expected` has arrived. Shows each block that is news, as bytes on the wire and its
     /// stamp, to `each`; returns how many blocks are new.
     pub(super) fn acknowledge_below(&mut self, next_expected: u64, mut each: impl FnMut(u64, &DeliveryStamp)) -> u64 {
         let mut newly = 0;
@@ -143,10 +216,13 @@ impl Blocks {
             && let Some(record) = self.records.pop_front()
         {
             self.base += 1;
-            newly += u64::from(matches!(record.state, State::UnderWay | State::Lost | State::Missed));
+            newly += u64::from(record.is_news());
+            let wire = self.wire(&record);
+            Self::note_late(&mut self.late, &record, wire, self.no_answer_since);
             if record.state == State::UnderWay {
-                let wire = self.wire(&record);
                 self.bytes -= wire;
+            }
+            if record.is_news() {
                 each(wire, &record.stamp);
             }
         }
@@ -170,9 +246,12 @@ impl Blocks {
             let overhead = u64::from(self.overhead);
             let (first, behind) = (self.place(hole.start), self.place(hole.end));
             for record in self.records.range_mut(first..behind) {
+                let wire = u64::from(record.len) + overhead;
+                Self::note_late(&mut self.late, record, wire, self.no_answer_since);
                 if record.state == State::UnderWay {
-                    let wire = u64::from(record.len) + overhead;
                     self.bytes -= wire;
+                }
+                if record.is_news() {
                     each(wire, &record.stamp);
                 }
                 record.state = State::Arrived;
@@ -189,21 +268,27 @@ impl Blocks {
     }
 
     /// The peer misses the blocks `[low, high)`, all of which have left: those under way that left the first of the round
-    /// trips ago or earlier are lost; of those that have been repeated, the second.
-    pub(super) fn lose(&mut self, now: Time, low: u64, high: u64, rtt: (Duration, Duration), found: &mut Lost) {
-        let is_missed = |record: &Record| {
-            let rtt = if record.is_repeated { rtt.1 } else { rtt.0 };
-            let is_due = record.state == State::UnderWay && now.since(record.stamp.sent_at) >= rtt;
-            is_due || record.state == State::Missed
-        };
+    /// trips ago or earlier are lost; of those that have been repeated, the second. But what `order` says may only be late
+    /// has to be missed for longer than that.
+    pub(super) fn lose(
+        &mut self,
+        now: Time,
+        (low, high): (u64, u64),
+        rtt: (Duration, Duration),
+        order: &mut Reordering,
+        found: &mut Lost,
+    ) {
         let mut low = low.max(self.base);
         while low < high {
             let (first, behind) = (self.place(low), self.place(high));
-            let count = self.records.range(first..behind).take_while(|record| is_missed(record)).count();
+            let numbers = low..high;
+            let records = self.records.range_mut(first..behind).zip(numbers);
+            let are_missed = records.map(|(record, number)| record.miss(now, number, rtt, order, found));
+            let count = are_missed.take_while(|is_missed| *is_missed).count();
             if count > 0 {
                 let run = low..low + count as u64;
                 let has_room = self.lost.try_insert(run, MAX_RANGES).is_ok();
-                self.mark(first, count, if has_room { State::Lost } else { State::Missed }, found);
+                self.mark(now, first, count, if has_room { State::Lost } else { State::Missed }, found);
             }
             // The one behind the run is not missed.
             low += count as u64 + 1;
@@ -211,15 +296,15 @@ impl Blocks {
     }
 
     /// The oldest block is lost, if it is under way. Whatever the limit: without it nothing goes on.
-    pub(super) fn lose_oldest(&mut self) {
+    pub(super) fn lose_oldest(&mut self, now: Time) {
         if self.records.front().is_some_and(|record| matches!(record.state, State::UnderWay | State::Missed)) {
             self.lost.insert(self.base..self.base + 1);
-            self.mark(0, 1, State::Lost, &mut Lost::default());
+            self.mark(now, 0, 1, State::Lost, &mut Lost::default());
         }
     }
 
     /// Blocks that are under way, or missed, are `Lost` now or `Missed`.
-    fn mark(&mut self, first: usize, count: usize, state: State, found: &mut Lost) {
+    fn mark(&mut self, now: Time, first: usize, count: usize, state: State, found: &mut Lost) {
         let overhead = u64::from(self.overhead);
         for record in self.records.range_mut(first..first + count) {
             if record.state == State::UnderWay {
@@ -227,6 +312,7 @@ impl Blocks {
                 self.bytes -= wire;
                 found.wire += wire;
                 found.sent_at = found.sent_at.max(record.stamp.sent_at);
+                record.missed_at = now;
             }
             record.state = state;
             found.blocks += u64::from(state == State::Lost);

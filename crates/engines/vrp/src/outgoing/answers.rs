@@ -174,7 +174,7 @@ impl Outgoing {
         let says_no_more = frame.answered_first.replace(frame.first) == Some(frame.first);
         let is_late = frame.repeat_until.is_some_and(|until| until <= now);
         if says_no_more && is_late && frame.is_last_repeated() {
-            self.repeat_if_let_go(slot);
+            self.repeat_if_let_go(now, slot);
         }
     }
 
@@ -222,6 +222,7 @@ impl Outgoing {
         let Some(Answered { sent_at, is_measure: true }) = self.batch.answered.take() else { return };
         let rtt = now.since(sent_at);
         self.rtt.on_sample(now, rtt);
+        self.order.on_round_trip(now, rtt);
         self.batch.rtt = Some(self.batch.rtt.map_or(rtt, |least| least.min(rtt)));
     }
 
@@ -232,37 +233,45 @@ impl Outgoing {
         if packet >= frame.sent_below() {
             return Err(Impossible);
         }
+        // A second one says nothing: answers say again what they had acknowledged.
         let Some(cell) = frame.acknowledge(packet) else { return Ok(()) };
+        let bytes = frame.datagram_bytes(packet) as u64;
         let is_late = frame.repeat_until.is_some_and(|until| until <= now);
         if let Some(flight) = self.flights.settle(cell.flight) {
             self.delivery.on_packet_acked(now, u64::from(flight.bytes), &flight.stamp);
             let sent_at = flight.stamp.sent_at;
             let is_measure = !cell.resent && frame.has_waited_for_nothing_since(sent_at);
             self.batch.on_answered(sent_at, is_measure);
+            if cell.resent && sent_at > self.order.no_answer_since(now) {
+                self.on_late(now, cell.lost_at, bytes);
+            }
             if cell.timed_out && self.rtt.minimum().is_some_and(|least| now.since(sent_at) < least * 3 / 4) {
                 self.counters.timeouts_spurious += 1;
             }
+        } else if cell.queued {
+            // Its repetition has not left.
+            self.on_late(now, cell.lost_at, bytes);
         }
         if is_late {
-            self.repeat_what_is_waited_for(slot);
+            self.repeat_what_is_waited_for(now, slot);
         }
         self.make_ready(slot);
         Ok(())
     }
 
     /// In a late frame, packets that were let go are sent again once it shows that the receiver waits for them.
-    fn repeat_what_is_waited_for(&mut self, slot: usize) {
+    fn repeat_what_is_waited_for(&mut self, now: Time, slot: usize) {
         if self.slots[slot].as_deref().is_some_and(|frame| frame.is_waited_for(frame.first)) {
-            self.repeat_if_let_go(slot);
+            self.repeat_if_let_go(now, slot);
         }
     }
 
     /// The first packet goes again that is not acknowledged, if it was let go.
-    fn repeat_if_let_go(&mut self, slot: usize) {
+    fn repeat_if_let_go(&mut self, now: Time, slot: usize) {
         let Some(frame) = self.slots[slot].as_deref_mut() else { return };
         let (ticket, packet) = (frame.ticket, frame.first);
         let was_let_go = frame.cell(packet).is_some_and(|cell| cell.flight == 0 && !cell.queued);
-        if was_let_go && frame.send_again(packet, true).is_some() {
+        if was_let_go && frame.send_again(now, packet, true).is_some() {
             self.again.push_back((slot, ticket, packet));
         }
     }
@@ -270,7 +279,7 @@ impl Outgoing {
     //= V-S6
     fn on_cumulative_ack(&mut self, now: Time, number: u16, packet: u32) -> Result<(), Impossible> {
         let Some(slot) = self.on_accepted(now, number) else { return Ok(()) };
-        let Self { slots, flights, batch, delivery, .. } = self;
+        let Self { slots, flights, batch, delivery, congestion, order, .. } = self;
         let Some(frame) = slots[slot].as_deref_mut() else { return Ok(()) };
         if packet >= frame.sent_below() {
             return Err(Impossible);
@@ -279,11 +288,20 @@ impl Outgoing {
             return Ok(());
         }
         let is_inline = frame.inline;
+        let no_answer_since = order.no_answer_since(now);
         frame.acknowledge_below(packet + 1, |frame, number, cell| {
-            let Some(flight) = flights.settle(cell.flight) else { return };
+            let settled = flights.settle(cell.flight);
+            let left_before = settled.is_none_or(|flight| flight.stamp.sent_at > no_answer_since);
+            // Who may lose it says so without having it.
+            if left_before && (cell.queued || (settled.is_some() && cell.resent)) && !frame.is_droppable(number) {
+                let bytes = frame.datagram_bytes(number) as u64;
+                if let Some(late) = order.on_late(now, cell.lost_at, bytes) {
+                    congestion.on_spurious_loss(&late);
+                }
+            }
+            let Some(flight) = settled else { return };
             if number != packet && frame.is_droppable(number) {
-                batch.lost_bytes += u64::from(flight.bytes);
-                batch.lost_sent_at = batch.lost_sent_at.max(flight.stamp.sent_at);
+                order.on_noticed(now, u64::from(flight.bytes), flight.stamp.sent_at);
             } else {
                 delivery.on_packet_acked(now, u64::from(flight.bytes), &flight.stamp);
                 let sent_at = flight.stamp.sent_at;
@@ -298,8 +316,8 @@ impl Outgoing {
         }
         let is_late = frame.repeat_until.is_some_and(|until| until <= now);
         if is_late {
-            self.repeat_what_is_waited_for(slot);
-            self.probe(slot);
+            self.repeat_what_is_waited_for(now, slot);
+            self.probe(now, slot);
         }
         self.make_ready(slot);
         Ok(())
@@ -314,11 +332,11 @@ impl Outgoing {
         }
         frame.on_nacked(packet);
         let ticket = frame.ticket;
-        let Some(flight) = frame.send_again(packet, false) else { return Ok(()) };
+        let Some(flight) = frame.send_again(now, packet, false) else { return Ok(()) };
         self.counters.packets_nacked += 1;
         self.again.push_back((slot, ticket, packet));
         if let Some(flight) = self.flights.settle(flight) {
-            self.note_loss(&flight);
+            self.note_loss(now, &flight);
         }
         Ok(())
     }

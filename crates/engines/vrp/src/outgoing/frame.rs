@@ -28,6 +28,8 @@ pub(super) struct Cell {
     pub(super) queued: bool,
     /// Its newest transmission was caused by a time-out, not by a NACK.
     pub(super) timed_out: bool,
+    /// When it was taken for lost last.
+    pub(super) lost_at: Time,
 }
 
 impl Cell {
@@ -276,10 +278,10 @@ impl OutFrame {
 
     /// A packet is to be sent again: returns its newest transmission, which no longer counts. `None` if it is acknowledged,
     /// was never sent, or waits already.
-    pub(super) fn send_again(&mut self, packet: u32, timed_out: bool) -> Option<FlightId> {
+    pub(super) fn send_again(&mut self, now: Time, packet: u32, timed_out: bool) -> Option<FlightId> {
         let cell = self.pending_mut(packet).filter(|cell| !cell.queued)?;
         let (was_under_way, flight) = (cell.is_under_way(), core::mem::take(&mut cell.flight));
-        (cell.queued, cell.resent, cell.timed_out) = (true, true, timed_out);
+        (cell.queued, cell.resent, cell.timed_out, cell.lost_at) = (true, true, timed_out, now);
         self.under_way += u32::from(!was_under_way);
         Some(flight)
     }

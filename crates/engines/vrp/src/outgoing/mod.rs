@@ -20,7 +20,7 @@ use core::time::Duration;
 use flights::{Flight, Flights};
 use frame::{OutFrame, State};
 use pinnace_core::{
-    Congestion, DeliveryRate, LossSample, Pacer, PathEvent, PollAt, Random, RttConfig, RttEstimator, Time, TimerWheel,
+    Congestion, DeliveryRate, Pacer, PathEvent, PollAt, Random, Reordering, RttConfig, RttEstimator, Time, TimerWheel,
 };
 use pinnace_wire::vrp::{FRAME_NUMBERS, HEADER_BYTES};
 use rate::AllowedRate;
@@ -88,6 +88,8 @@ pub struct Outgoing {
     rtt: RttEstimator,
     congestion: Box<dyn Congestion>,
     delivery: DeliveryRate,
+    /// Whether the path keeps the order, and what may only be late.
+    order: Reordering,
     pacer: Pacer,
     paced_until: Option<Time>,
     flights: Flights,
@@ -154,8 +156,6 @@ struct Probe {
 #[derive(Clone, Copy, Debug, Default)]
 struct Batch {
     rtt: Option<Duration>,
-    lost_bytes: u64,
-    lost_sent_at: Time,
     /// Of the answer being handled.
     answered: Option<Answered>,
 }
@@ -208,6 +208,7 @@ impl Outgoing {
             rtt,
             congestion: config.congestion.build(full as u64, now),
             delivery: DeliveryRate::new(),
+            order: Reordering::default(),
             pacer: Pacer::unlimited(),
             paced_until: None,
             flights: Flights::new(),
@@ -640,17 +641,23 @@ impl Outgoing {
     }
 
     /// A transmission counts as lost for the congestion controller.
-    fn note_loss(&mut self, flight: &Flight) {
-        self.batch.lost_bytes += u64::from(flight.bytes);
-        self.batch.lost_sent_at = self.batch.lost_sent_at.max(flight.stamp.sent_at);
+    fn note_loss(&mut self, now: Time, flight: &Flight) {
+        self.order.on_noticed(now, u64::from(flight.bytes), flight.stamp.sent_at);
+    }
+
+    /// So many bytes have arrived that seemed to be lost since `lost_at`.
+    fn on_late(&mut self, now: Time, lost_at: Time, bytes: u64) {
+        if let Some(late) = self.order.on_late(now, lost_at, bytes) {
+            self.congestion.on_spurious_loss(&late);
+        }
     }
 
     /// What a batch of answers, or a time-out, means for the pace.
     fn end_batch(&mut self, now: Time) {
-        let Batch { rtt, lost_bytes, lost_sent_at, answered: _ } = core::mem::take(&mut self.batch);
+        let Batch { rtt, answered: _ } = core::mem::take(&mut self.batch);
         let in_flight_after = self.flights.bytes();
-        if lost_bytes > 0 {
-            self.congestion.on_loss(&LossSample { now, lost_bytes, sent_at: lost_sent_at, in_flight_after });
+        while let Some(loss) = self.order.poll(now, in_flight_after) {
+            self.congestion.on_loss(&loss);
         }
         if let Some(sample) = self.delivery.finish(now, rtt, in_flight_after) {
             self.congestion.on_ack(&sample);

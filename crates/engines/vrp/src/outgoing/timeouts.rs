@@ -149,12 +149,12 @@ impl Outgoing {
         if let Some(&Flight { slot, ticket, .. }) = self.flights.oldest()
             && self.frame(slot, ticket).is_some()
         {
-            self.urge(slot);
+            self.urge(now, slot);
         }
     }
 
     fn on_expired(&mut self, now: Time, flight: &Flight) {
-        self.note_loss(flight);
+        self.note_loss(now, flight);
         let (slot, ticket) = (flight.slot, flight.ticket);
         match flight.cargo {
             Cargo::Header => {
@@ -173,30 +173,30 @@ impl Outgoing {
         let Some(frame) = self.frame_mut(slot, ticket) else { return };
         let is_late = frame.repeat_until.is_some_and(|until| until <= now);
         if !is_late || frame.must_repeat(packet) {
-            if frame.send_again(packet, true).is_some() {
+            if frame.send_again(now, packet, true).is_some() {
                 self.again.push_back((slot, ticket, packet));
             }
         } else {
             frame.let_go(packet);
             self.counters.packets_let_go += 1;
-            self.probe(slot);
+            self.probe(now, slot);
         }
     }
 
     /// A frame whose late packets are let go still needs an answer: if nothing of it is under way any more, the packet
     /// goes again that makes the receiver say what it needs.
-    pub(super) fn probe(&mut self, slot: usize) {
+    pub(super) fn probe(&mut self, now: Time, slot: usize) {
         if self.slots[slot].as_deref().is_some_and(|frame| !frame.has_new() && !frame.is_under_way()) {
-            self.ask_anew(slot);
+            self.ask_anew(now, slot);
         }
     }
 
     /// What of a frame makes its receiver answer goes again.
-    fn ask_anew(&mut self, slot: usize) {
+    fn ask_anew(&mut self, now: Time, slot: usize) {
         let Some(frame) = self.slots[slot].as_deref_mut() else { return };
         let packet = if frame.is_waited_for(frame.first) { Some(frame.first) } else { frame.last_pending() };
         if let Some(packet) = packet
-            && let Some(flight) = frame.send_again(packet, true)
+            && let Some(flight) = frame.send_again(now, packet, true)
         {
             self.again.push_back((slot, frame.ticket, packet));
             self.flights.settle(flight);
@@ -206,10 +206,10 @@ impl Outgoing {
     /// One packet of the frame, or its header, asks: it has been silent for a good part of its life, or the peer has. Where much
     /// is lost, the time-out may have doubled so often that few repetitions are left before its time is over, and no new packet
     /// measures the path. What left later may still be answered.
-    fn urge(&mut self, slot: usize) {
+    fn urge(&mut self, now: Time, slot: usize) {
         match self.slots[slot].as_deref() {
             Some(frame) if frame.state == State::Announced => self.queue_header(slot),
-            Some(frame) if frame.has_pending() => self.ask_anew(slot),
+            Some(frame) if frame.has_pending() => self.ask_anew(now, slot),
             _ => {}
         }
     }
@@ -239,7 +239,7 @@ impl Outgoing {
                 self.serve_first(slot, ticket);
             }
             if is_silent {
-                self.urge(slot);
+                self.urge(now, slot);
             }
             return;
         }

@@ -1,9 +1,10 @@
 //! What statuses say.
 
 use super::asks::Named;
+use super::flights::{Flights, Late, Lost};
 use super::{Active, Outgoing};
 use core::time::Duration;
-use pinnace_core::{LossSample, Time};
+use pinnace_core::{Path, Time};
 
 /// A status, its numbers as stream offsets.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +76,18 @@ impl Outgoing {
         outcome
     }
 
+    /// When something is waited for no longer that seems lost and may only be late.
+    pub(crate) fn doubted_until(&self) -> Option<Time> {
+        self.active.as_deref().and_then(|active| active.flights.doubted_until())
+    }
+
+    /// Has that repeated for which this is over.
+    pub(crate) fn end_doubts(&mut self, now: Time) {
+        if let Some(active) = self.active.as_deref_mut() {
+            active.flights.end_doubts(now, &mut Lost::default());
+        }
+    }
+
     /// Whether what has to leave next is beyond alloc.
     fn is_shut(&self) -> bool {
         self.next_offset().unwrap_or(self.sent) >= self.alloc
@@ -90,10 +103,12 @@ impl Outgoing {
         let mut acked = 0;
         if let Some(active) = self.active.as_deref_mut().filter(|_| rseq > self.acked) {
             let Active { flights, path, doubt, .. } = active;
+            flights.expect_no_answer_since(path.order.no_answer_since(now));
             acked = flights.ack_below(rseq, 0, |bytes, stamp| path.delivery.on_packet_acked(now, bytes, stamp));
             doubt.on_arrived(flights.take_largest_acked());
+            note_late(now, flights, path);
             let ack = path.delivery.finish(now, None, flights.bytes());
-            path.on_feedback(now, None, ack);
+            path.on_feedback(now, ack, flights.bytes());
         }
         self.acked = self.acked.max(rseq);
         acked
@@ -107,6 +122,7 @@ impl Outgoing {
         self.acked = self.acked.max(heard.rseq);
         let Some(active) = self.active.as_deref_mut() else { return };
         let Active { flights, path, doubt, .. } = active;
+        flights.expect_no_answer_since(path.order.no_answer_since(now));
         let mut deliver = |bytes: u64, stamp: &_| path.delivery.on_packet_acked(now, bytes, stamp);
         let before = self.asks.first_unanswered();
         outcome.acked = flights.ack_below(heard.rseq, before, &mut deliver);
@@ -114,14 +130,25 @@ impl Outgoing {
             outcome.acked += flights.ack_span(span, before, &mut deliver);
         }
         doubt.on_arrived(flights.take_largest_acked());
-        let mut lost = flights.overtake(asker.max(flights.newest_acked()), !self.no_error);
+        note_late(now, flights, path);
+        let overtaken = asker.max(flights.newest_acked());
+        // In go-back-N what follows comes again, too.
+        let order = (!self.go_back_n).then_some(&mut path.order);
+        let mut lost = flights.overtake(now, overtaken, !self.no_error, order, self.sent < self.queued);
         if self.go_back_n && !self.no_error {
             flights.go_back(&mut lost);
         }
         outcome.lost = lost.bytes;
         let in_flight_after = flights.bytes();
-        let loss = LossSample { now, lost_bytes: lost.wire, sent_at: lost.sent_at, in_flight_after };
+        path.on_noticed(now, lost.wire, lost.sent_at);
         let ack = path.delivery.finish(now, rtt, in_flight_after);
-        path.on_feedback(now, (lost.wire > 0).then_some(loss), ack);
+        path.on_feedback(now, ack, in_flight_after);
+    }
+}
+
+/// Tells the path what was only late.
+pub(super) fn note_late(now: Time, flights: &mut Flights, path: &mut Path) {
+    for Late { lost_at, bytes } in flights.drain_late() {
+        path.on_late(now, lost_at, bytes);
     }
 }

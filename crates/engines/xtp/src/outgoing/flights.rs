@@ -6,13 +6,17 @@
 //!
 //! Always true: every byte from `base` on is in exactly one run; runs with the same `number` are parts of one flight, so
 //! they agree in everything but their ends and their state; `lost` holds the bytes of the runs that are lost and will be
-//! repeated; `bytes` is what the packets under way weigh on the wire. A peer that acknowledges parts of packets can make
+//! repeated, and `doubts` knows those that are doubted; `bytes` is what the packets under way weigh on the wire. A peer that acknowledges parts of packets can make
 //! more runs than there are packets by no more than [`RAGGED`] and a 256th of the bytes.
 //= X-13
 
+mod doubts;
 mod group;
 
-use pinnace_core::{DeliveryStamp, IntervalSet, Time};
+use core::time::Duration;
+use doubts::Doubts;
+pub(super) use doubts::Late;
+use pinnace_core::{DeliveryStamp, IntervalSet, Reordering, Time};
 use std::collections::VecDeque;
 
 /// Below so many runs, spans may cut packets in two; beyond, only whole packets count as acknowledged.
@@ -25,6 +29,8 @@ pub(super) enum State {
     UnderWay,
     Acked,
     Lost,
+    /// It seems lost, and is waited for before it is repeated.
+    Doubted,
 }
 
 /// Consecutive bytes that left in packets of one size, the last perhaps shorter.
@@ -40,6 +46,8 @@ struct Run {
     overhead: u32,
     state: State,
     is_repetition: bool,
+    /// When it was taken for lost, or, while it is under way again, the transmission before.
+    lost_at: Time,
     stamp: DeliveryStamp,
 }
 
@@ -126,6 +134,8 @@ pub(super) struct Flights {
     runs: VecDeque<Run>,
     order: VecDeque<Flight>,
     lost: IntervalSet,
+    /// What is doubted, and what was.
+    doubts: Doubts,
     bytes: u64,
     /// The newest transmission that is known to have arrived; 0: none.
     newest_acked: u64,
@@ -141,6 +151,7 @@ impl Flights {
             runs: VecDeque::new(),
             order: VecDeque::new(),
             lost: IntervalSet::new(),
+            doubts: Doubts::default(),
             bytes: 0,
             newest_acked: 0,
             largest_acked: 0,
@@ -176,6 +187,7 @@ impl Flights {
     pub(super) fn send(&mut self, sent: &Sent, stamp: impl FnOnce() -> DeliveryStamp) {
         let (low, high) = (sent.low, sent.high());
         let is_repetition = self.runs.back().is_some_and(|run| run.high > low);
+        let lost_at = if is_repetition { self.lost_at(low) } else { Time::ZERO };
         let index = if !is_repetition {
             self.runs.len()
         } else {
@@ -190,7 +202,7 @@ impl Flights {
             && flight.high == low
             && run.high == low
             && run.state == State::UnderWay
-            && run.is_repetition == is_repetition
+            && (run.is_repetition, run.lost_at) == (is_repetition, lost_at)
             && run.stamp.sent_at == sent.at
             && run.overhead == sent.overhead
             && sent.len <= flight.size
@@ -204,7 +216,8 @@ impl Flights {
         let Sent { number, len: size, overhead, .. } = *sent;
         self.order.push_back(Flight { low, high, number, count: 1, checked: 0, size });
         let state = State::UnderWay;
-        let run = Run { low, high, origin: low, number, size, overhead, state, is_repetition, stamp: stamp() };
+        let (origin, stamp) = (low, stamp());
+        let run = Run { low, high, origin, number, size, overhead, state, is_repetition, lost_at, stamp };
         self.runs.insert(index, run);
     }
 
@@ -236,7 +249,7 @@ impl Flights {
     }
 
     /// Everything below `rseq` has arrived, by a status whose sender has heard nothing of the transmission `before` yet.
-    /// Shows each part that was under way, as bytes on the wire and its stamp, to `each`; returns how many bytes are new.
+    /// Shows each part that is news, as bytes on the wire and its stamp, to `each`; returns how many bytes are new.
     pub(super) fn ack_below(&mut self, rseq: u64, before: u64, mut each: impl FnMut(u64, &DeliveryStamp)) -> u64 {
         let mut acked = 0;
         while let Some(run) = self.runs.front_mut()
@@ -248,9 +261,12 @@ impl Flights {
                 self.largest_acked = self.largest_acked.max(run.largest(run.low, high));
                 self.newest_acked = self.newest_acked.max(run.newest_arrived(run.low, high, before));
             }
+            let wire = run.wire(run.low, high);
+            self.doubts.on_arrived(run, wire);
             if run.state == State::UnderWay {
-                let wire = run.wire(run.low, high);
                 self.bytes -= wire;
+            }
+            if run.state != State::Acked {
                 each(wire, &run.stamp);
             }
             if high < run.high {
@@ -296,17 +312,16 @@ impl Flights {
             acked += to - from;
             self.largest_acked = self.largest_acked.max(run.largest(from, to));
             self.newest_acked = self.newest_acked.max(run.newest_arrived(from, to, before));
+            let wire = run.wire(from, to);
+            self.doubts.on_arrived(&run, wire);
+            each(wire, &run.stamp);
             match run.state {
-                State::UnderWay => {
-                    let wire = run.wire(from, to);
-                    self.bytes -= wire;
-                    each(wire, &run.stamp);
-                }
+                State::UnderWay => self.bytes -= wire,
                 _ => {
                     self.lost.remove(from..to);
                 }
             }
-            index = self.mark(index, from, to, State::Acked);
+            index = self.mark(index, from, to, State::Acked, run.lost_at);
         }
         acked
     }
@@ -316,9 +331,18 @@ impl Flights {
         RAGGED + (bytes / 256) as usize
     }
 
-    /// Finds what is lost: what is under way with a number below `number`. `is_repeated`: it will be sent again.
-    pub(super) fn overtake(&mut self, number: u64, is_repeated: bool) -> Lost {
+    /// Finds what is lost: what is under way with a number below `number`. `is_repeated`: it will be sent again, by `order`
+    /// not before it was waited for; where `may_try`, also to see whether it comes.
+    pub(super) fn overtake(
+        &mut self,
+        now: Time,
+        number: u64,
+        is_repeated: bool,
+        mut order: Option<&mut Reordering>,
+        may_try: bool,
+    ) -> Lost {
         let mut found = Lost::default();
+        self.end_doubts(now, &mut found);
         while let Some(flight) = self.order.front_mut()
             && flight.number + u64::from(flight.checked) < number
         {
@@ -331,14 +355,26 @@ impl Flights {
                 self.order.pop_front();
             }
             if low < high {
-                self.lose(name, low, high, is_repeated, &mut found);
+                let may_try = may_try && found.wire == 0;
+                let mut wait =
+                    || order.as_deref_mut().map_or(Duration::ZERO, |order| doubts::wait(now, order, may_try));
+                self.lose(now, name, (low, high), is_repeated, &mut wait, &mut found);
             }
         }
         found
     }
 
     /// Marks as lost what is under way with flight `number` of `[low, high)`.
-    fn lose(&mut self, number: u64, low: u64, high: u64, is_repeated: bool, found: &mut Lost) {
+    fn lose(
+        &mut self,
+        now: Time,
+        number: u64,
+        (low, high): (u64, u64),
+        is_repeated: bool,
+        wait: &mut dyn FnMut() -> Duration,
+        found: &mut Lost,
+    ) {
+        let mut doubted = None;
         let mut index = self.find(low);
         while let Some(&run) = self.runs.get(index)
             && run.low < high
@@ -348,16 +384,24 @@ impl Flights {
                 index += 1;
                 continue;
             }
+            let is_doubted = *doubted.get_or_insert_with(|| {
+                let wait = if is_repeated { wait() } else { Duration::ZERO };
+                wait > Duration::ZERO && self.doubts.begin(now + wait, number, low, high)
+            });
             let wire = run.wire(from, to);
             self.bytes -= wire;
-            found.bytes += to - from;
             found.wire += wire;
             found.sent_at = found.sent_at.max(run.stamp.sent_at);
+            if is_doubted {
+                index = self.mark(index, from, to, State::Doubted, now);
+                continue;
+            }
+            found.bytes += to - from;
             found.first = Some(found.first.map_or(from, |first| first.min(from)));
             if is_repeated {
                 self.lost.insert(from..to);
             }
-            index = self.mark(index, from, to, State::Lost);
+            index = self.mark(index, from, to, State::Lost, now);
         }
     }
 
@@ -377,17 +421,17 @@ impl Flights {
             }
             found.bytes += run.high - from;
             self.lost.insert(from..run.high);
-            index = self.mark(index, from, run.high, State::Lost);
+            index = self.mark(index, from, run.high, State::Lost, run.lost_at);
         }
     }
 
     /// Puts `[low, high)` of run `index` into `state`; returns the index of what lies behind.
-    fn mark(&mut self, index: usize, low: u64, high: u64, state: State) -> usize {
+    fn mark(&mut self, index: usize, low: u64, high: u64, state: State, lost_at: Time) -> usize {
         let run = self.runs[index];
         if low == run.low
             && let Some(left) = index.checked_sub(1).and_then(|left| self.runs.get_mut(left))
             && left.number == run.number
-            && left.state == state
+            && (left.state, left.lost_at) == (state, lost_at)
         {
             left.high = high;
             if high < run.high {
@@ -397,7 +441,7 @@ impl Flights {
             }
             return index;
         }
-        self.runs[index] = Run { low, high, state, ..run };
+        self.runs[index] = Run { low, high, state, lost_at, ..run };
         if high < run.high {
             self.runs.insert(index + 1, Run { low: high, ..run });
         }

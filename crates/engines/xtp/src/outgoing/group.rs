@@ -4,10 +4,11 @@
 //! until the bytes are let go; a later bucket may say that somebody lacks them after all.
 //= X-22
 
+use super::answers::note_late;
 use super::asks::Named;
 use super::{Active, Outgoing};
 use core::time::Duration;
-use pinnace_core::{LossSample, Time};
+use pinnace_core::Time;
 
 /// What all receivers together have said, its numbers as stream offsets.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +46,7 @@ impl Outgoing {
         for &(low, high) in heard.spans {
             flights.ack_span((low, high.min(self.sent)), before, &mut deliver);
         }
-        let mut lost = flights.overtake(number.max(flights.newest_acked()), true);
+        let mut lost = flights.overtake(now, number.max(flights.newest_acked()), true, None, false);
         let mut low = rseq;
         for &(span_low, span_high) in heard.spans {
             flights.retract(low, span_low, number, &mut lost);
@@ -57,10 +58,11 @@ impl Outgoing {
         }
         flights.ack_below(held_from, before, |_, _| {});
         let in_flight_after = flights.bytes();
-        let loss = LossSample { now, lost_bytes: lost.wire, sent_at: lost.sent_at, in_flight_after };
+        note_late(now, flights, path);
+        path.on_noticed(now, lost.wire, lost.sent_at);
         // The loop that congestion control closes is as long as the bucket was open.
         let ack = path.delivery.finish(now, asked_at.map(|at| now.since(at)), in_flight_after);
-        path.on_feedback(now, (lost.wire > 0).then_some(loss), ack);
+        path.on_feedback(now, ack, in_flight_after);
         lost.bytes
     }
 

@@ -14,7 +14,7 @@ use crate::{Config, Event, Failure, Refused, SenderCounters, UnitSize};
 use core::time::Duration;
 use outgoing::{EarlyRequests, Outgoing, State};
 use pinnace_core::{
-    BufferId, Congestion, DeliveryRate, LossSample, Pacer, PollAt, Random, RttConfig, RttEstimator, Time, Windowed,
+    BufferId, Congestion, DeliveryRate, Pacer, PollAt, Random, Reordering, RttConfig, RttEstimator, Time, Windowed,
     unwrap32,
 };
 use pinnace_wire::zcrp::{Block, Control, MAX_UNIT_BYTES, MIN_UNIT_BYTES, Pairs, TRAILER_BYTES};
@@ -73,6 +73,8 @@ pub struct Sender {
     probing: bool,
     congestion: Box<dyn Congestion>,
     delivery: DeliveryRate,
+    /// Whether the path keeps the order, and what may only be late.
+    order: Reordering,
     /// Bytes a second that have arrived of late.
     fastest: Windowed<u64>,
     pacer: Pacer,
@@ -126,6 +128,7 @@ impl Sender {
             probing: false,
             congestion: config.congestion.build(1472, now),
             delivery: DeliveryRate::new(),
+            order: Reordering::default(),
             fastest: Windowed::largest(RATE_WINDOW.as_nanos() as u64),
             pacer: Pacer::unlimited(),
             paced_until: None,
@@ -401,30 +404,27 @@ impl Sender {
         self.counters.acknowledgements_received += 1;
         let mut newest_sent = None;
         let mut has_arrived = false;
-        let mut lost_bytes = 0;
-        let mut lost_sent_at = Time::ZERO;
         for (low, high, positive) in block.intervals() {
             let (low, high) = self.numbers(low, high);
             if positive {
                 has_arrived |= self.on_delivered(now, low, high, &mut newest_sent);
             } else {
-                let (bytes, sent_at) = self.on_lost(low, high);
-                lost_bytes += bytes;
-                lost_sent_at = lost_sent_at.max(sent_at);
+                self.on_lost(now, low, high);
             }
         }
         let rtt = newest_sent.map(|sent_at| now - sent_at);
         let in_flight_after = self.transit.bytes_in_flight();
         if let Some(rtt) = rtt {
             self.rtt.on_sample(now, rtt);
+            self.order.on_round_trip(now, rtt);
         }
         if has_arrived {
             self.rtt.reset_back_off();
             // The timer was set by an older, longer estimate, perhaps.
             self.timer = self.timer.map(|timer| timer.min(now + self.timeout()));
         }
-        if lost_bytes > 0 {
-            self.congestion.on_loss(&LossSample { now, lost_bytes, sent_at: lost_sent_at, in_flight_after });
+        while let Some(loss) = self.order.poll(now, in_flight_after) {
+            self.congestion.on_loss(&loss);
         }
         if let Some(sample) = self.delivery.finish(now, rtt, in_flight_after) {
             if let Some(rate) = sample.delivery_rate {
@@ -432,7 +432,7 @@ impl Sender {
             }
             self.congestion.on_ack(&sample);
         }
-        self.forget_settled();
+        self.forget_settled(now);
         self.set_pace(now);
     }
 
@@ -445,11 +445,17 @@ impl Sender {
         {
             *newest_sent = Some(awaited.sent_at);
         }
-        let Self { transit, messages, base, delivery, events, counters, measured_to, .. } = self;
+        let Self { transit, messages, base, delivery, congestion, order, events, counters, measured_to, .. } = self;
         let (mut is_news, mut late) = (false, None);
-        transit.decide(low, high, Fate::Acknowledged, |run| {
-            if run.fate == Fate::InTransit {
-                delivery.on_packet_acked(now, run.total_bytes(), &run.stamp);
+        transit.decide(now, low, high, Fate::Acknowledged, |run| {
+            // Also what nobody waits for any more: the path has carried it.
+            delivery.on_packet_acked(now, run.total_bytes(), &run.stamp);
+            if run.fate != Fate::InTransit {
+                // Every transmission has a number of its own, so it is certain which one has arrived.
+                counters.units_late += u64::from(run.count);
+                if let Some(spurious) = order.on_late(now, run.decided_at, run.total_bytes()) {
+                    congestion.on_spurious_loss(&spurious);
+                }
             }
             is_news = true;
             if run.end() > *measured_to {
@@ -499,26 +505,24 @@ impl Sender {
         is_news
     }
 
-    /// Moves reported losses back to the units to send. Returns their bytes and when the newest of them left.
+    /// Moves reported losses back to the units to send.
     //= Z-8
-    fn on_lost(&mut self, low: u64, high: u64) -> (u64, Time) {
-        let mut bytes = 0;
-        let mut sent_at = Time::ZERO;
-        let Self { transit, again, counters, .. } = self;
-        transit.decide(low, high, Fate::GivenUp, |run| {
+    fn on_lost(&mut self, now: Time, low: u64, high: u64) {
+        let Self { transit, again, counters, order, .. } = self;
+        transit.decide(now, low, high, Fate::GivenUp, |run| {
             let (low, high) = run.units();
             again.push_back((run.message, low, high));
             counters.units_reported_lost += u64::from(run.count);
-            bytes += run.total_bytes();
-            sent_at = sent_at.max(run.stamp.sent_at);
+            order.on_noticed(now, run.total_bytes(), run.stamp.sent_at);
             true
         });
-        (bytes, sent_at)
     }
 
-    fn forget_settled(&mut self) {
+    /// What was sent again, and has arrived, is remembered for a time-out more: to know whether it was lost at all.
+    fn forget_settled(&mut self, now: Time) {
+        let until = Time::from_nanos(now.as_nanos().saturating_sub(self.timeout().as_nanos() as u64));
         let Self { transit, messages, base, .. } = self;
-        transit.forget(Config::MAX_TRANSIT / 2, |run| is_settled(messages, *base, run));
+        transit.forget(Config::MAX_TRANSIT / 2, until, |run| is_settled(messages, *base, run));
     }
 
     fn set_pace(&mut self, now: Time) {

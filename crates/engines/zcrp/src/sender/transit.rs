@@ -30,6 +30,8 @@ pub(super) struct Run {
     /// Unit number of the first.
     pub(super) unit: u32,
     pub(super) fate: Fate,
+    /// When that was decided, of what is given up.
+    pub(super) decided_at: Time,
     pub(super) stamp: DeliveryStamp,
 }
 
@@ -137,12 +139,13 @@ impl Transit {
             return;
         }
         let first = self.next - u64::from(count);
-        self.runs.push_back(Run { first, count, bytes, message, unit, fate: Fate::InTransit, stamp: *stamp });
+        let (fate, decided_at) = (Fate::InTransit, Time::ZERO);
+        self.runs.push_back(Run { first, count, bytes, message, unit, fate, decided_at, stamp: *stamp });
     }
 
     /// Decides the fate of the transmissions `[low, high)`: each run in it is cut to size and shown to `each` with its
     /// fate before; `each` returns whether the new fate holds.
-    pub(super) fn decide(&mut self, low: u64, high: u64, fate: Fate, mut each: impl FnMut(&Run) -> bool) {
+    pub(super) fn decide(&mut self, now: Time, low: u64, high: u64, fate: Fate, mut each: impl FnMut(&Run) -> bool) {
         let Some(front) = self.runs.front() else { return };
         let (mut low, high) = (low.max(front.first), high.min(self.next));
         if low >= high {
@@ -174,7 +177,7 @@ impl Transit {
                     self.units_in_flight -= run.count;
                     self.bytes_in_flight -= run.total_bytes();
                 }
-                self.runs[index].fate = fate;
+                (self.runs[index].fate, self.runs[index].decided_at) = (fate, now);
             }
             low = run.end();
             index += 1;
@@ -200,13 +203,13 @@ impl Transit {
         Some((run.first + u64::from(unit - run.unit), run.stamp.sent_at))
     }
 
-    /// Forgets the oldest runs: those acknowledged, those `settled` says need no memory, and given-up ones beyond `most`
-    /// numbers.
-    pub(super) fn forget(&mut self, most: u64, settled: impl Fn(&Run) -> bool) {
+    /// Forgets the oldest runs: those acknowledged, those `settled` says need no memory if they were given up before `until`,
+    /// and given-up ones beyond `most` numbers.
+    pub(super) fn forget(&mut self, most: u64, until: Time, settled: impl Fn(&Run) -> bool) {
         while let Some(run) = self.runs.front() {
             let done = match run.fate {
                 Fate::Acknowledged => true,
-                Fate::GivenUp => self.next - run.first > most || settled(run),
+                Fate::GivenUp => self.next - run.first > most || (run.decided_at < until && settled(run)),
                 Fate::InTransit => false,
             };
             if !done {
@@ -220,7 +223,7 @@ impl Transit {
     pub(super) fn expire(&mut self, now: Time, timeouts: &Timeouts, mut each: impl FnMut(&Run)) {
         for run in self.runs.iter_mut().filter(|run| run.fate == Fate::InTransit) {
             if timeouts.expiry(run) <= now {
-                run.fate = Fate::GivenUp;
+                (run.fate, run.decided_at) = (Fate::GivenUp, now);
                 self.units_in_flight -= run.count;
                 self.bytes_in_flight -= run.total_bytes();
                 each(run);
@@ -262,7 +265,7 @@ mod tests {
         let (mut transit, low) = transit();
         assert_eq!((transit.units_in_flight(), transit.bytes_in_flight(), transit.runs.len()), (10, 1000, 1));
         let mut lost = Vec::new();
-        transit.decide(low + 3, low + 5, Fate::GivenUp, |run| {
+        transit.decide(Time::ZERO, low + 3, low + 5, Fate::GivenUp, |run| {
             lost.push(run.units());
             true
         });
@@ -270,34 +273,34 @@ mod tests {
         assert_eq!((transit.units_in_flight(), transit.runs.len()), (8, 3));
         let mut acked = Vec::new();
         // A late acknowledgement of what was given up counts too; a second loss report of it does not.
-        transit.decide(low, low + 10, Fate::Acknowledged, |run| {
+        transit.decide(Time::ZERO, low, low + 10, Fate::Acknowledged, |run| {
             acked.push((run.units(), run.fate));
             true
         });
         assert_eq!(acked, [((0, 3), Fate::InTransit), ((3, 5), Fate::GivenUp), ((5, 10), Fate::InTransit)]);
-        transit.decide(low, low + 10, Fate::GivenUp, |_| panic!("all is acknowledged"));
+        transit.decide(Time::ZERO, low, low + 10, Fate::GivenUp, |_| panic!("all is acknowledged"));
         assert_eq!((transit.units_in_flight(), transit.bytes_in_flight()), (0, 0));
-        transit.forget(100, |_| false);
+        transit.forget(100, Time::ZERO, |_| false);
         assert_eq!(transit.span(), 0);
     }
 
     #[test]
     fn numbers_that_were_never_sent_are_ignored() {
         let (mut transit, low) = transit();
-        transit.decide(low + 10, low + 50, Fate::Acknowledged, |_| panic!("not sent"));
-        transit.decide(0, low, Fate::Acknowledged, |_| panic!("not sent"));
-        transit.decide(low + 50, low, Fate::Acknowledged, |_| panic!("empty"));
+        transit.decide(Time::ZERO, low + 10, low + 50, Fate::Acknowledged, |_| panic!("not sent"));
+        transit.decide(Time::ZERO, 0, low, Fate::Acknowledged, |_| panic!("not sent"));
+        transit.decide(Time::ZERO, low + 50, low, Fate::Acknowledged, |_| panic!("empty"));
         assert_eq!(transit.units_in_flight(), 10);
     }
 
     #[test]
     fn what_is_given_up_is_remembered_until_it_is_settled_or_too_old() {
         let (mut transit, low) = transit();
-        transit.decide(low, low + 1, Fate::GivenUp, |_| true);
-        transit.decide(low + 1, low + 10, Fate::Acknowledged, |_| true);
-        transit.forget(10, |_| false);
+        transit.decide(Time::ZERO, low, low + 1, Fate::GivenUp, |_| true);
+        transit.decide(Time::ZERO, low + 1, low + 10, Fate::Acknowledged, |_| true);
+        transit.forget(10, Time::ZERO, |_| false);
         assert_eq!(transit.span(), 10);
-        transit.forget(9, |_| false);
+        transit.forget(9, Time::ZERO, |_| false);
         assert_eq!(transit.span(), 0);
     }
 }

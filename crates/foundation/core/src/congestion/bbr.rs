@@ -17,7 +17,7 @@
 use core::time::Duration;
 
 use super::loss_bound::LossBound;
-use super::{AckSample, Congestion, LossSample, bytes_per_second, initial_window};
+use super::{AckSample, Congestion, LossSample, SpuriousLoss, bytes_per_second, initial_window};
 use crate::{Time, Windowed, mix64};
 
 /// Gains in 1/256.
@@ -101,6 +101,11 @@ impl Bbr {
     /// The model's bare round trip.
     pub fn min_rtt(&self) -> Option<Duration> {
         self.min_rtt
+    }
+
+    #[cfg(test)]
+    pub(super) fn starts_up(&self) -> bool {
+        self.mode == Mode::Startup
     }
 
     /// Bytes that fill the path `gain / 256` times, by the model.
@@ -284,7 +289,7 @@ impl Congestion for Bbr {
                 self.pipe.on_round(self.rate.value().unwrap_or(0));
             }
             if self.loss.on_round(ack.delivered, self.mss, in_flight, filled) {
-                self.pipe.full = true;
+                self.pipe.overflow();
             }
         }
         self.advance_mode(ack);
@@ -296,6 +301,14 @@ impl Congestion for Bbr {
     fn on_loss(&mut self, loss: &LossSample) {
         self.lost_since_ack = true;
         self.loss.on_loss(loss.lost_bytes);
+    }
+
+    fn on_spurious_loss(&mut self, late: &SpuriousLoss) {
+        if self.loss.on_late(late.bytes) && self.pipe.reopen() && !matches!(self.mode, Mode::ProbeRtt { .. }) {
+            // It was not the queue that ended the start.
+            self.mode = Mode::Startup;
+        }
+        self.timed_out = false;
     }
 
     fn on_timeout(&mut self, _now: Time) {
@@ -327,9 +340,26 @@ struct FullPipe {
     rate: u64,
     rounds: u32,
     full: bool,
+    /// Only losses say so.
+    by_loss: bool,
 }
 
 impl FullPipe {
+    /// So much was lost that it must be full.
+    fn overflow(&mut self) {
+        self.by_loss |= !self.full;
+        self.full = true;
+    }
+
+    /// Nothing was lost after all. Returns whether it is not known to be full any more.
+    fn reopen(&mut self) -> bool {
+        let reopens = self.by_loss;
+        if reopens {
+            *self = Self::default();
+        }
+        reopens
+    }
+
     fn on_round(&mut self, rate: u64) {
         if self.full {
             return;

@@ -3,12 +3,13 @@
 //! After a loss the window falls to 0.7 of what it was and then follows a cubic curve that is flat where the loss
 //! was, so long fat paths are filled again in constant time; where that would be slower than TCP Reno, it keeps Reno's
 //! pace. Always true: it falls at most once a round trip, grows only by acknowledgements of a window that was in use, and
-//! is never below two packets.
+//! is never below two packets. A reduction for what arrives after all is taken back (RFC 4015).
 
 use core::time::Duration;
 
-use super::{AckSample, Congestion, LossSample, bytes_per_second, initial_window};
+use super::{AckSample, Congestion, LossSample, SpuriousLoss, bytes_per_second, initial_window};
 use crate::Time;
+use std::collections::VecDeque;
 
 /// The curve's steepness, in packets a second cubed.
 const C: f64 = 0.4;
@@ -16,6 +17,28 @@ const C: f64 = 0.4;
 const BETA: f64 = 0.7;
 /// Reno's growth for the same average with `BETA`, in packets a round trip.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+
+/// Reductions that can be taken back. What is found out later than after so many was long ago.
+const MOST_REDUCTIONS: usize = 8;
+
+/// A reduction, which may have been for nothing.
+#[derive(Clone, Copy, Debug)]
+struct Reduction {
+    /// The losses noticed from here until the next reduction are its.
+    noticed_at: Time,
+    /// Losses of packets sent up to here belong to it.
+    recovery_until: Time,
+    /// The window before it, and what was taken from it.
+    before: u64,
+    taken: u64,
+    /// The threshold and the peaks before it.
+    threshold: u64,
+    w_max: f64,
+    w_prior: f64,
+    /// Bytes lost, of which so many arrived.
+    lost: u64,
+    late: u64,
+}
 
 /// The CUBIC controller.
 #[derive(Clone, Debug)]
@@ -38,6 +61,8 @@ pub struct Cubic {
     fraction: f64,
     /// Losses of packets sent up to here belong to a reduction already made.
     recovery_until: Option<Time>,
+    /// The newest reductions, in order.
+    reductions: VecDeque<Reduction>,
     last_ack: Time,
     smoothed: Option<Duration>,
     slow_start: HyStart,
@@ -58,6 +83,7 @@ impl Cubic {
             w_est: 0.0,
             fraction: 0.0,
             recovery_until: None,
+            reductions: VecDeque::new(),
             last_ack: Time::ZERO,
             smoothed: None,
             slow_start: HyStart::new(),
@@ -69,10 +95,10 @@ impl Cubic {
         self.window < self.threshold
     }
 
-    /// One congestion event, of packets sent at `sent_at` or before.
-    fn reduce(&mut self, now: Time, sent_at: Time) {
+    /// One congestion event, of packets sent at `sent_at` or before. Returns whether it is one of its own.
+    fn reduce(&mut self, now: Time, sent_at: Time) -> bool {
         if self.recovery_until.is_some_and(|until| sent_at <= until) {
-            return;
+            return false;
         }
         self.recovery_until = Some(now);
         let window = self.window as f64;
@@ -83,6 +109,51 @@ impl Cubic {
         self.threshold = self.window;
         self.epoch = None;
         self.fraction = 0.0;
+        true
+    }
+
+    /// What a reduction now would have to be taken back to.
+    fn remember(&self, now: Time, noticed_at: Time, lost: u64) -> Reduction {
+        let Self { window, threshold, w_max, w_prior, .. } = *self;
+        Reduction {
+            noticed_at,
+            recovery_until: now,
+            before: window,
+            taken: 0,
+            threshold,
+            w_max,
+            w_prior,
+            lost,
+            late: 0,
+        }
+    }
+
+    /// The window has been reduced after `was`.
+    fn push_reduction(&mut self, was: Reduction) {
+        if self.reductions.len() == MOST_REDUCTIONS {
+            self.reductions.pop_front();
+        }
+        self.reductions.push_back(Reduction { taken: was.before.saturating_sub(self.window), ..was });
+    }
+
+    /// All that a reduction was for has arrived: those after it were made from too small a window.
+    fn take_back(&mut self, index: usize) {
+        let Some(was) = self.reductions.remove(index) else { return };
+        for later in self.reductions.range_mut(index..) {
+            later.before = later.before.saturating_add(was.taken);
+            later.threshold = later.threshold.max(was.threshold);
+        }
+        // What it has grown meanwhile was given for what had been taken.
+        self.window = self.window.max(self.window.saturating_add(was.taken).min(was.before));
+        self.epoch = None;
+        self.fraction = 0.0;
+        if index == self.reductions.len() {
+            self.threshold = self.threshold.max(was.threshold);
+            self.w_max = self.w_max.max(was.w_max);
+            self.w_prior = was.w_prior;
+            // What else of that time is lost has not been answered.
+            self.recovery_until = self.reductions.back().map(|last| last.recovery_until);
+        }
     }
 
     /// Growth of congestion avoidance for `acked` bytes.
@@ -149,11 +220,29 @@ impl Congestion for Cubic {
     }
 
     fn on_loss(&mut self, loss: &LossSample) {
-        self.reduce(loss.now, loss.sent_at);
+        let was = self.remember(loss.now, loss.noticed_at, loss.lost_bytes);
+        if self.reduce(loss.now, loss.sent_at) {
+            self.push_reduction(was);
+        } else if let Some(last) = self.reductions.back_mut() {
+            last.lost = last.lost.saturating_add(loss.lost_bytes);
+        }
+    }
+
+    fn on_spurious_loss(&mut self, late: &SpuriousLoss) {
+        let behind = self.reductions.partition_point(|reduction| reduction.noticed_at <= late.noticed_at);
+        let Some(index) = behind.checked_sub(1) else { return };
+        let reduction = &mut self.reductions[index];
+        reduction.late = reduction.late.saturating_add(late.bytes);
+        if reduction.late >= reduction.lost {
+            self.take_back(index);
+        }
     }
 
     fn on_timeout(&mut self, now: Time) {
-        if self.window > 2 * self.mss {
+        // Whatever arrives of what it was for, the time was too short (RFC 4015).
+        let was = self.remember(now, now, 0);
+        let is_new = self.window > 2 * self.mss;
+        if is_new {
             // A time-out that repeats says nothing new about the window that was too large.
             self.recovery_until = None;
             self.reduce(now, now);
@@ -162,6 +251,11 @@ impl Congestion for Cubic {
         self.recovery_until = Some(now);
         self.window = 2 * self.mss;
         self.slow_start = HyStart::new();
+        if is_new {
+            self.push_reduction(was);
+        } else if let Some(last) = self.reductions.back_mut() {
+            last.recovery_until = now;
+        }
     }
 
     fn on_ecn(&mut self, now: Time, ce_count: u64) {
@@ -170,7 +264,10 @@ impl Congestion for Cubic {
         }
         // The marked packets were sent about a round trip ago.
         let sent_at = now.as_nanos().saturating_sub(self.smoothed.unwrap_or_default().as_nanos() as u64);
-        self.reduce(now, Time::from_nanos(sent_at));
+        if self.reduce(now, Time::from_nanos(sent_at)) {
+            // The path is full, whatever has arrived late.
+            self.reductions.clear();
+        }
     }
 
     fn window(&self) -> u64 {

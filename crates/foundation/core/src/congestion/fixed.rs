@@ -1,6 +1,6 @@
 //! A window that never moves: what the papers had, and what closed networks and shared memory want.
 
-use super::{AckSample, Congestion, LossSample};
+use super::{AckSample, Congestion, LossSample, SpuriousLoss};
 use crate::Time;
 
 /// A fixed window and no pacing. Loss, marks and time-outs change nothing: for paths that are nobody else's.
@@ -25,6 +25,7 @@ impl Congestion for Fixed {
     fn on_sent(&mut self, _now: Time, _bytes: u64, _in_flight: u64) {}
     fn on_ack(&mut self, _ack: &AckSample) {}
     fn on_loss(&mut self, _loss: &LossSample) {}
+    fn on_spurious_loss(&mut self, _late: &SpuriousLoss) {}
     fn on_timeout(&mut self, _now: Time) {}
     fn on_ecn(&mut self, _now: Time, _ce_count: u64) {}
 

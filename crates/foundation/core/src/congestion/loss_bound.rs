@@ -26,12 +26,23 @@ pub(super) struct LossBound {
     /// Bytes delivered when this epoch of counting began.
     delivered: u64,
     congested_epochs: u32,
+    /// Bytes lost and sent in the epochs that are congested, in a row, or have set the bound.
+    charged: Charge,
     bound: Option<u64>,
+    /// What the bound was before losses set or lowered it.
+    before: Option<Option<u64>>,
     /// The share that the path is said to lose, in 1/256.
     said: u64,
     /// As much of it as is really lost.
     random: u64,
     measured: Measured,
+}
+
+/// Loss that is held against the path.
+#[derive(Clone, Copy, Debug, Default)]
+struct Charge {
+    lost: u64,
+    sent: u64,
 }
 
 /// Loss over many rounds.
@@ -51,7 +62,9 @@ impl LossBound {
             marked: false,
             delivered: 0,
             congested_epochs: 0,
+            charged: Charge::default(),
             bound: None,
+            before: None,
             said,
             random: said,
             measured: Measured::default(),
@@ -60,6 +73,30 @@ impl LossBound {
 
     pub(super) fn on_loss(&mut self, bytes: u64) {
         self.lost = self.lost.saturating_add(bytes);
+    }
+
+    /// So many of the bytes lost have arrived. Returns whether that lifts the bound which they had set.
+    pub(super) fn on_late(&mut self, bytes: u64) -> bool {
+        let of_epoch = bytes.min(self.lost);
+        self.lost -= of_epoch;
+        let rest = bytes - of_epoch;
+        self.charged.lost = self.charged.lost.saturating_sub(rest);
+        self.measured.lost = self.measured.lost.saturating_sub(rest);
+        if rest == 0 || self.is_congestion(self.charged) {
+            return false;
+        }
+        self.congested_epochs = 0;
+        match self.before.take() {
+            Some(before) => self.bound = before,
+            None => return false,
+        }
+        true
+    }
+
+    /// Whether more is lost than the path loses by itself, and a fifth of the rest.
+    fn is_congestion(&self, Charge { lost, sent }: Charge) -> bool {
+        let random = scale(sent, self.random);
+        lost > random + (sent - random) / TOLERATED_DIVISOR
     }
 
     pub(super) fn on_mark(&mut self) {
@@ -84,15 +121,23 @@ impl LossBound {
         self.measured.rounds += 1;
         let judged = sent >= EPOCH_PACKETS.saturating_mul(mss);
         if judged {
-            let random = scale(sent, self.random);
-            let congested = self.lost > random + (sent - random) / TOLERATED_DIVISOR;
+            let congested = self.is_congestion(Charge { lost: self.lost, sent });
+            if congested && self.congested_epochs == 0 && self.before.is_none() {
+                self.charged = Charge::default();
+            }
             self.congested_epochs = if congested { self.congested_epochs + 1 } else { 0 };
+            if congested {
+                self.charged.lost = self.charged.lost.saturating_add(self.lost);
+                self.charged.sent = self.charged.sent.saturating_add(sent);
+            }
             self.measure(sent, mss);
             self.lost = 0;
             self.delivered = delivered;
         }
         if marked || (judged && self.congested_epochs >= CONGESTED_EPOCHS) {
             self.congested_epochs = 0;
+            // A mark is no loss that could be taken back.
+            self.before = if marked { None } else { Some(self.before.take().unwrap_or(self.bound)) };
             let full = self.bound.unwrap_or(u64::MAX).min(in_flight);
             self.bound = Some((full - full / 8).max(filled));
             return true;
@@ -101,6 +146,7 @@ impl LossBound {
             && self.congested_epochs == 0
             && let Some(bound) = self.bound
         {
+            self.before = None;
             let raised = bound.saturating_add(bound / 8);
             self.bound = (raised < filled.saturating_mul(4)).then_some(raised);
         }
@@ -164,5 +210,33 @@ mod tests {
         assert_eq!(bound_after(3, 110, &mut bound), Some(175_000));
         bound_after(40, 0, &mut bound);
         assert_eq!((bound.bound(), bound.make_up(320)), (None, 320));
+    }
+
+    #[test]
+    fn what_arrives_after_all_is_taken_off_and_lifts_the_bound_that_it_had_set() {
+        let mut bound = LossBound::new(0);
+        for _ in 0..50 {
+            bound.on_loss(60 * MSS);
+            assert!(!bound.on_late(30 * MSS), "15 % are left");
+            assert_eq!(bound_after(1, 0, &mut bound), None);
+        }
+        assert_eq!(bound_after(3, 60, &mut bound), Some(175_000));
+        assert!(!bound.on_late(50 * MSS), "of three times 60");
+        assert_eq!(bound.bound(), Some(175_000));
+        assert!(bound.on_late(50 * MSS));
+        assert_eq!(bound.bound(), None);
+        assert_eq!(bound_after(2, 60, &mut bound), None, "judged anew");
+        assert_eq!(bound_after(1, 60, &mut bound), Some(175_000));
+    }
+
+    #[test]
+    fn a_bound_that_a_mark_has_set_is_not_lifted_by_what_arrives_late() {
+        let mut bound = LossBound::new(0);
+        bound.on_loss(60 * MSS);
+        bound.on_mark();
+        bound_after(1, 0, &mut bound);
+        assert_eq!(bound.bound(), Some(175_000));
+        assert!(!bound.on_late(100 * MSS));
+        assert_eq!(bound.bound(), Some(175_000));
     }
 }

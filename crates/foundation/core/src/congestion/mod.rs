@@ -13,6 +13,7 @@ mod delivery;
 mod fixed;
 mod loss_bound;
 mod path;
+mod reordering;
 
 use core::fmt::{Debug, Display, Formatter};
 use core::str::FromStr;
@@ -23,6 +24,7 @@ pub use cubic::Cubic;
 pub use delivery::{DeliveryRate, DeliveryStamp};
 pub use fixed::Fixed;
 pub use path::Path;
+pub use reordering::Reordering;
 
 use crate::Time;
 
@@ -52,8 +54,10 @@ pub struct AckSample {
 /// What one detection of loss says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LossSample {
-    /// When the loss was noticed.
+    /// When the controller is told.
     pub now: Time,
+    /// When the loss was noticed: the same, unless it was doubted at first ([`Reordering`]).
+    pub noticed_at: Time,
     /// Bytes lost.
     pub lost_bytes: u64,
     /// When the newest lost packet was sent: losses among packets sent before a reaction are part of what it
@@ -61,6 +65,18 @@ pub struct LossSample {
     pub sent_at: Time,
     /// Bytes still in flight, the lost ones no longer counted.
     pub in_flight_after: u64,
+}
+
+/// What was told as lost, by an [`on_loss`](Congestion::on_loss) or an [`on_timeout`](Congestion::on_timeout), and has
+/// arrived all the same, under its own number and not as a repetition. Made by [`Reordering::on_late`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SpuriousLoss {
+    /// When it was found out.
+    pub now: Time,
+    /// When it had been taken for lost: [`LossSample::noticed_at`], or the time of the time-out.
+    pub noticed_at: Time,
+    /// Bytes that were not lost.
+    pub bytes: u64,
 }
 
 /// A congestion controller.
@@ -100,6 +116,8 @@ pub trait Congestion: Debug + Send {
     fn on_ack(&mut self, ack: &AckSample);
     /// Packets were found to be lost.
     fn on_loss(&mut self, loss: &LossSample);
+    /// What had been told as lost was not: the path does not keep the order, or was slow for once.
+    fn on_spurious_loss(&mut self, late: &SpuriousLoss);
     /// The retransmission timer expired: everything in flight is in doubt.
     fn on_timeout(&mut self, now: Time);
     /// The peer reports `ce_count` more datagrams that arrived with congestion marked.

@@ -1,6 +1,6 @@
 //! What a sender knows of its path: congestion control, the rate of delivery, and the pace that follows from both.
 
-use super::{AckSample, Congestion, ControllerKind, DeliveryRate, LossSample};
+use super::{AckSample, Congestion, ControllerKind, DeliveryRate, Reordering};
 use crate::{Pacer, Time};
 
 /// Congestion control of a stream that has sent something. Always true: the pace is the controller's.
@@ -12,6 +12,8 @@ pub struct Path {
     pub delivery: DeliveryRate,
     /// When datagrams may leave.
     pub pacer: Pacer,
+    /// Whether it keeps the order, and what may only be late.
+    pub order: Reordering,
     mss: u64,
 }
 
@@ -19,7 +21,8 @@ impl Path {
     /// A path whose datagrams have at most `mss` bytes.
     pub fn new(kind: ControllerKind, mss: u64, now: Time) -> Self {
         let congestion = kind.build(mss, now);
-        let mut path = Self { congestion, delivery: DeliveryRate::new(), pacer: Pacer::new(None, 2 * mss), mss };
+        let (delivery, pacer, order) = (DeliveryRate::new(), Pacer::new(None, 2 * mss), Reordering::default());
+        let mut path = Self { congestion, delivery, pacer, order, mss };
         path.set_pace(now);
         path
     }
@@ -38,9 +41,26 @@ impl Path {
         self.set_pace(now);
     }
 
-    /// The peer has said what it lost, and what it has.
-    pub fn on_feedback(&mut self, now: Time, loss: Option<LossSample>, ack: Option<AckSample>) {
-        if let Some(loss) = loss {
+    /// `bytes` seem to be lost, the newest of which left at `sent_at`; [`Path::on_feedback`] follows.
+    pub fn on_noticed(&mut self, now: Time, bytes: u64, sent_at: Time) {
+        if bytes > 0 {
+            self.order.on_noticed(now, bytes, sent_at);
+        }
+    }
+
+    /// `bytes` have arrived that seemed to be lost since `noticed_at`; [`Path::on_feedback`] follows.
+    pub fn on_late(&mut self, now: Time, noticed_at: Time, bytes: u64) {
+        if let Some(late) = self.order.on_late(now, noticed_at, bytes) {
+            self.congestion.on_spurious_loss(&late);
+        }
+    }
+
+    /// The peer has said what it lacks, and what it has.
+    pub fn on_feedback(&mut self, now: Time, ack: Option<AckSample>, in_flight_after: u64) {
+        if let Some(rtt) = ack.and_then(|ack| ack.rtt) {
+            self.order.on_round_trip(now, rtt);
+        }
+        while let Some(loss) = self.order.poll(now, in_flight_after) {
             self.congestion.on_loss(&loss);
         }
         if let Some(ack) = ack {

@@ -100,7 +100,13 @@ impl Flow {
         self.in_flight -= lost + MSS;
         if lost > 0 {
             let in_flight_after = self.in_flight;
-            self.control.on_loss(&LossSample { now, lost_bytes: lost, sent_at: lost_at, in_flight_after });
+            self.control.on_loss(&LossSample {
+                now,
+                noticed_at: now,
+                lost_bytes: lost,
+                sent_at: lost_at,
+                in_flight_after,
+            });
         }
         self.delivery.on_packet_acked(now, MSS, &stamp);
         self.worst_rtt[0] = self.worst_rtt[0].max(now.since(stamp.sent_at));
@@ -365,7 +371,7 @@ fn ack_of(now: Time, delivered: u64, rtt: Duration) -> AckSample {
 }
 
 fn loss_at(now: Time, sent_at: Time) -> LossSample {
-    LossSample { now, lost_bytes: MSS, sent_at, in_flight_after: 0 }
+    LossSample { now, noticed_at: now, lost_bytes: MSS, sent_at, in_flight_after: 0 }
 }
 
 #[test]
@@ -419,6 +425,82 @@ fn cubic_takes_what_was_lost_before_a_timeout_for_part_of_it() {
     }
     // Slow start, as far as the first time-out left it.
     assert_eq!(cubic.window() / MSS, 70);
+}
+
+fn late(control: &mut Cubic, now: Time, noticed_at: Time, bytes: u64) {
+    control.on_spurious_loss(&SpuriousLoss { now, noticed_at, bytes });
+}
+
+#[test]
+fn cubic_takes_a_reduction_back_when_all_has_arrived_that_it_was_for() {
+    let (mut control, at) = (Cubic::new(MSS), |millis| Time::ZERO + ms(millis));
+    control.on_ack(&AckSample { acked_bytes: 86_000, ..ack_of(at(100), 86_000, ms(50)) });
+    assert_eq!(control.window(), 100_000);
+    control.on_loss(&loss_at(at(110), at(60)));
+    control.on_loss(&loss_at(at(112), at(62)));
+    assert_eq!((control.window(), control.in_slow_start()), (70_000, false));
+    late(&mut control, at(120), at(110), MSS);
+    assert_eq!(control.window(), 70_000, "the other may be lost");
+    late(&mut control, at(121), at(112), MSS);
+    assert_eq!((control.window(), control.in_slow_start()), (100_000, true));
+    control.on_loss(&loss_at(at(122), at(75)));
+    assert_eq!(control.window(), 70_000, "which left before, but is none of those");
+    late(&mut control, at(123), at(112), MSS);
+    late(&mut control, at(123), at(50), 1 << 40);
+    assert_eq!(control.window(), 70_000, "nothing was reduced for those any more");
+}
+
+#[test]
+fn cubic_takes_reductions_back_in_any_order_and_only_those_that_were_for_nothing() {
+    for order in [[110, 170], [170, 110]] {
+        let (mut control, at) = (Cubic::new(MSS), |millis| Time::ZERO + ms(millis));
+        control.on_ack(&AckSample { acked_bytes: 86_000, ..ack_of(at(100), 86_000, ms(50)) });
+        control.on_loss(&loss_at(at(110), at(60)));
+        control.on_loss(&loss_at(at(170), at(120)));
+        assert_eq!(control.window(), 49_000);
+        late(&mut control, at(180), at(order[0]), MSS);
+        assert_eq!(control.window(), if order[0] == 110 { 79_000 } else { 70_000 });
+        assert!(!control.in_slow_start(), "the other one stands");
+        late(&mut control, at(181), at(order[1]), MSS);
+        assert_eq!((control.window(), control.in_slow_start()), (100_000, true));
+    }
+}
+
+#[test]
+fn cubic_takes_a_time_out_back_for_whatever_arrives_of_what_it_was_for() {
+    let (mut control, at) = (Cubic::new(MSS), |millis| Time::ZERO + ms(millis));
+    control.on_ack(&AckSample { acked_bytes: 86_000, ..ack_of(at(100), 86_000, ms(50)) });
+    control.on_timeout(at(400));
+    control.on_timeout(at(800));
+    assert_eq!(control.window(), 2 * MSS);
+    late(&mut control, at(810), at(800), MSS);
+    assert_eq!((control.window(), control.in_slow_start()), (100_000, true));
+    control.on_ecn(at(900), 1);
+    late(&mut control, at(910), at(900), MSS);
+    assert_eq!(control.window(), 70_000, "a mark is no loss");
+}
+
+#[test]
+fn bbr_starts_up_again_where_nothing_was_lost() {
+    let mut control = Bbr::new(MSS, Time::ZERO);
+    let (mut now, mut delivered) = (Time::ZERO, 0);
+    for step in 0..4 {
+        now += ms(40);
+        delivered += 200 * MSS;
+        if step > 0 {
+            control.on_loss(&LossSample { lost_bytes: 100 * MSS, ..loss_at(now, now) });
+        }
+        control.on_ack(&AckSample {
+            acked_bytes: 200 * MSS,
+            delivered_at_send: delivered - 200 * MSS,
+            delivery_rate: Some(7_000_000 << step),
+            in_flight_after: 400 * MSS,
+            ..ack_of(now, delivered, ms(40))
+        });
+    }
+    assert!(!control.starts_up());
+    control.on_spurious_loss(&SpuriousLoss { now, noticed_at: now, bytes: 300 * MSS });
+    assert!(control.starts_up());
 }
 
 #[test]
@@ -610,8 +692,9 @@ proptest! {
                         in_flight_after: c,
                     }),
                     2 => control.on_loss(&LossSample {
-                        now, lost_bytes: b, sent_at: Time::from_nanos(c), in_flight_after: a,
+                        now, noticed_at: now, lost_bytes: b, sent_at: Time::from_nanos(c), in_flight_after: a,
                     }),
+                    4 => control.on_spurious_loss(&SpuriousLoss { now, noticed_at: Time::from_nanos(b), bytes: c }),
                     3 => control.on_timeout(now),
                     _ => control.on_ecn(now, b),
                 }

@@ -25,7 +25,7 @@ impl Flights {
             found.bytes += to - from;
             found.first = Some(found.first.map_or(from, |first| first.min(from)));
             self.lost.insert(from..to);
-            index = self.mark(index, from, to, State::Lost);
+            index = self.mark(index, from, to, State::Lost, run.lost_at);
         }
     }
 }

@@ -17,7 +17,7 @@ pinnace_core::counters! {
         units_reported_lost,
         /// Units whose acknowledgement did not come in time.
         units_timed_out,
-        /// Units reported lost, or not acknowledged in time, that arrived all the same: the path does not keep the order.
+        /// Units reported lost that arrived all the same: the path does not keep the order.
         units_late,
         /// Expirations of the retransmission timer.
         timeouts,

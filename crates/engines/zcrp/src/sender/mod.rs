@@ -14,8 +14,8 @@ use crate::{Config, Event, Failure, Refused, SenderCounters, UnitSize};
 use core::time::Duration;
 use outgoing::{EarlyRequests, Outgoing, State};
 use pinnace_core::{
-    BufferId, Congestion, DeliveryRate, Pacer, PollAt, Random, Reordering, RttConfig, RttEstimator, Time, Windowed,
-    unwrap32,
+    BufferId, Congestion, DeliveryRate, Pacer, PollAt, Random, Reordering, RttConfig, RttEstimator, SpuriousLoss, Time,
+    Windowed, unwrap32,
 };
 use pinnace_wire::zcrp::{Block, Control, MAX_UNIT_BYTES, MIN_UNIT_BYTES, Pairs, TRAILER_BYTES};
 use std::collections::VecDeque;
@@ -448,9 +448,17 @@ impl Sender {
         let Self { transit, messages, base, delivery, congestion, order, events, counters, measured_to, .. } = self;
         let (mut is_news, mut late) = (false, None);
         transit.decide(now, low, high, Fate::Acknowledged, |run| {
-            // Also what nobody waits for any more: the path has carried it.
-            delivery.on_packet_acked(now, run.total_bytes(), &run.stamp);
-            if run.fate != Fate::InTransit {
+            // Also what was reported lost: the path has carried it. What a time-out gave up does not open the window again, or
+            // where every time-out is too short all would be sent again and again.
+            if run.fate != Fate::Expired {
+                delivery.on_packet_acked(now, run.total_bytes(), &run.stamp);
+            }
+            if run.fate == Fate::Expired {
+                // It was the time-out that was for nothing; no bytes were told as lost.
+                order.on_waited_for(now, run.decided_at);
+                congestion.on_spurious_loss(&SpuriousLoss { now, noticed_at: run.decided_at, bytes: 0 });
+            }
+            if run.fate == Fate::GivenUp {
                 // Every transmission has a number of its own, so it is certain which one has arrived.
                 counters.units_late += u64::from(run.count);
                 if let Some(spurious) = order.on_late(now, run.decided_at, run.total_bytes()) {

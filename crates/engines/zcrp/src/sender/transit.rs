@@ -13,8 +13,10 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     InTransit,
-    /// Reported lost, or too long unanswered: its unit has gone back to the units to send.
+    /// Reported lost: its unit has gone back to the units to send.
     GivenUp,
+    /// Too long unanswered: the same.
+    Expired,
     Acknowledged,
 }
 
@@ -209,7 +211,9 @@ impl Transit {
         while let Some(run) = self.runs.front() {
             let done = match run.fate {
                 Fate::Acknowledged => true,
-                Fate::GivenUp => self.next - run.first > most || (run.decided_at < until && settled(run)),
+                Fate::GivenUp | Fate::Expired => {
+                    self.next - run.first > most || (run.decided_at < until && settled(run))
+                }
                 Fate::InTransit => false,
             };
             if !done {
@@ -223,7 +227,7 @@ impl Transit {
     pub(super) fn expire(&mut self, now: Time, timeouts: &Timeouts, mut each: impl FnMut(&Run)) {
         for run in self.runs.iter_mut().filter(|run| run.fate == Fate::InTransit) {
             if timeouts.expiry(run) <= now {
-                (run.fate, run.decided_at) = (Fate::GivenUp, now);
+                (run.fate, run.decided_at) = (Fate::Expired, now);
                 self.units_in_flight -= run.count;
                 self.bytes_in_flight -= run.total_bytes();
                 each(run);

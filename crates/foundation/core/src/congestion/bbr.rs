@@ -308,7 +308,6 @@ impl Congestion for Bbr {
             // It was not the queue that ended the start.
             self.mode = Mode::Startup;
         }
-        self.timed_out = false;
     }
 
     fn on_timeout(&mut self, _now: Time) {

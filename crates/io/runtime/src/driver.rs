@@ -11,6 +11,7 @@
 //!   since;
 //! - a turn that finds nothing to do costs one read of the clock and one attempt to read the link.
 
+use crate::Concerned;
 use pinnace_core::{BufferId, Part};
 use pinnace_core::{Driven, Engine, Move, PathEvent, Placed, PollAt, ReceivePlan, Time, Train, TrainLimits};
 use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, Received, SendOutcome, Sums};
@@ -22,6 +23,12 @@ pub trait EventSink<Event> {
     /// The engine reports. Called with the endpoint's lock held: it must not call the endpoint. `memory` is there to
     /// take buffers back.
     fn handle_event(&mut self, event: Event, memory: &mut BufferTable);
+
+    /// Whom it concerns what has happened since the last time this was asked, beside those who wait for anything. Asked after
+    /// events.
+    fn take_concerned(&mut self) -> Concerned {
+        Concerned::EVERYBODY
+    }
 
     /// Whether something is under way that needs a driver although the engine has no timer for it, such as a posted
     /// receive. Asked when an application thread leaves.

@@ -262,7 +262,7 @@ impl Error {
             Self::Connection(error) => error.kind(),
             Self::Failed(Failure::PeerGone)
             | Self::Refused(Refused::Closed(Failure::PeerGone))
-            | Self::FrameFailed(vrp::Failure::PeerGone) => io::ErrorKind::TimedOut,
+            | Self::FrameFailed(vrp::Failure::PeerGone | vrp::Failure::Swallowed) => io::ErrorKind::TimedOut,
             Self::ContextFailed(xtp::Failure::Refused { .. }) => io::ErrorKind::ConnectionRefused,
             Self::ContextFailed(xtp::Failure::Unanswered | xtp::Failure::Abandoned | xtp::Failure::Swallowed) => {
                 io::ErrorKind::TimedOut
@@ -291,7 +291,7 @@ impl Error {
         match self {
             Self::Failed(Failure::PeerGone)
             | Self::Refused(Refused::Closed(Failure::PeerGone))
-            | Self::FrameFailed(vrp::Failure::PeerGone)
+            | Self::FrameFailed(vrp::Failure::PeerGone | vrp::Failure::Swallowed)
             | Self::ConnectionFailed(a1::Failure::Abandoned)
             | Self::ContextFailed(
                 xtp::Failure::Unanswered

@@ -78,7 +78,7 @@ impl From<&Error> for Errno {
         };
         let of_frame = |failure: &vrp::Failure| match failure {
             vrp::Failure::Refused => libc::ECONNREFUSED,
-            vrp::Failure::PeerGone | vrp::Failure::Late => libc::ETIMEDOUT,
+            vrp::Failure::PeerGone | vrp::Failure::Swallowed | vrp::Failure::Late => libc::ETIMEDOUT,
             vrp::Failure::Protocol | vrp::Failure::Breach => libc::EPROTO,
             vrp::Failure::Closed => libc::ECANCELED,
         };

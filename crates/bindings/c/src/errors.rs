@@ -90,9 +90,11 @@ impl From<&Error> for Errno {
         };
         let of_connection = |failure: &a1::Failure| match failure {
             a1::Failure::Refused { .. } => libc::ECONNREFUSED,
-            a1::Failure::TimedOut | a1::Failure::Abandoned | a1::Failure::LingerOver | a1::Failure::TooSlow => {
-                libc::ETIMEDOUT
-            }
+            a1::Failure::TimedOut
+            | a1::Failure::Abandoned
+            | a1::Failure::Swallowed
+            | a1::Failure::LingerOver
+            | a1::Failure::TooSlow => libc::ETIMEDOUT,
             a1::Failure::AbortedByPeer | a1::Failure::Unfinished => libc::ECONNRESET,
             a1::Failure::Aborted => libc::ECONNABORTED,
             a1::Failure::Violation => libc::EPROTO,

@@ -142,8 +142,8 @@ fn a_frame_of_which_nothing_arrives_any_more_begins_anew() {
             pair.send(size);
         }
         let ends = pair.ends(4);
-        let mut kinds: Vec<_> = ends[1..].iter().map(|(_, result)| result.clone()).collect();
-        kinds.sort_by_key(|result| result.clone().unwrap_or(0));
+        let mut kinds: Vec<_> = ends[1..].iter().map(|(_, result)| *result).collect();
+        kinds.sort_by_key(|result| result.unwrap_or(0));
         assert_eq!(kinds, [Ok(packet_bytes), Ok(packet_bytes), Ok(1_466)], "{mtu}");
         assert!(ends[3].0 < Duration::from_secs(6), "{mtu}: {ends:?}");
         let mut came: Vec<_> = pair.deliveries().iter().map(|it| it.size as usize).collect();
@@ -175,7 +175,7 @@ fn what_cannot_be_sent_in_smaller_packets_says_why() {
     let mut pair = Pair::new("delay=20ms,rate=10mbit,mtu-change=1280@1s,icmp=no", 1);
     pair.send(5_000_000);
     let ends = pair.ends(1);
-    assert_eq!((ends[0].1.clone(), pair.deliveries().len()), (Ok(1_194), 1), "all of it again");
+    assert_eq!((ends[0].1, pair.deliveries().len()), (Ok(1_194), 1), "all of it again");
     let mut pair =
         Pair::with("delay=20ms,mtu-change=1280@1s,icmp=no", 1, Config { in_order: true, ..Config::default() });
     pair.send(300);

@@ -14,6 +14,17 @@ const MOST: usize = 64;
 /// For so long a path is taken to be small (RFC 8201, 5.3).
 const KEPT: Duration = Duration::from_secs(600);
 
+/// Nearly every path carries datagrams of so many bytes (RFC 9000, 14).
+pub const SAFE_DATAGRAM: u32 = 1200;
+/// Every path carries datagrams of so many bytes: 576 (RFC 791) less the headers of IP and UDP.
+pub const SMALLEST_DATAGRAM: u32 = 548;
+
+/// Larger ones than this are tried no longer where those with so many bytes get lost in silence; `None`: every path carries
+/// them.
+pub fn step_below(bytes: u32) -> Option<u32> {
+    [SAFE_DATAGRAM, SMALLEST_DATAGRAM].into_iter().find(|step| bytes > *step)
+}
+
 /// See the source of this module for what always holds.
 ///
 /// ```

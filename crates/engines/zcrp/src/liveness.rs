@@ -59,6 +59,11 @@ impl Liveness {
         Some(stalled.map_or(silent, |stalled| silent.min(stalled)))
     }
 
+    /// Whether something has come of late.
+    pub(crate) fn is_heard(&self, now: Time) -> bool {
+        now < self.heard_at + self.timeout
+    }
+
     /// When half the time has passed after which a silent peer counts as gone.
     pub(crate) fn half_time(&self) -> Option<Time> {
         Some(self.outstanding_since?.max(self.heard_at) + self.timeout / 2)

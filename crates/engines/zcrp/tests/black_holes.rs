@@ -129,11 +129,19 @@ fn a_path_that_begins_to_lose_large_datagrams_may_cut_them() {
     world.check_all_arrived(10);
     assert_eq!(world.sender().unit_bytes(), Some(1472));
     assert!(took(&world) < Duration::from_secs(3), "{:?}", took(&world));
+    // Requests for others are all that the receiver says.
+    let mut world = World::new(7, &config(1472, ControllerKind::Cubic), network);
+    world.send(1_000_000);
+    for _ in 0..3 {
+        world.post(1_000_000);
+    }
+    world.sim.run_for(Duration::from_secs(3));
+    assert_eq!(world.sender().counters().messages_sent, 1);
 }
 
 //= Z-19 test
 #[test]
-fn where_nothing_can_be_done_the_sender_is_told_what_happened() {
+fn where_nothing_can_be_done_both_ends_are_told_what_happened() {
     let network = "delay=10ms,rate=10mbit,mtu=1500,mtu-change=1280@300ms,icmp=no".parse().expect("a valid network");
     let host = HostConfig { fragments: false, ..HostConfig::default() };
     let mut world = World::with_hosts(8, &config(1472, ControllerKind::Cubic), host, &network, &network);
@@ -142,7 +150,7 @@ fn where_nothing_can_be_done_the_sender_is_told_what_happened() {
     let ends = world.run(60);
     world.check(&ends);
     assert_eq!(ends.sent[&0], Err(Failure::Swallowed));
-    assert_eq!(ends.received[&0], Err(Failure::PeerGone), "of which it knows that units stay away");
+    assert_eq!(ends.received[&0], Err(Failure::Swallowed));
 }
 
 #[test]
@@ -165,4 +173,18 @@ fn whoever_may_say_little_can_still_say_that_nothing_arrives() {
             assert!(took(&world) < Duration::from_secs(6), "{which}: {:?}", took(&world));
         }
     }
+}
+
+//= Z-13 test
+#[test]
+fn requests_that_are_too_large_are_repeated_in_small_ones() {
+    let config = Config { control_bytes: 4096, ..config(1472, ControllerKind::Cubic) };
+    let mut world = World::new(10, &config, "delay=10ms,rate=100mbit,mtu=576,icmp=no");
+    for _ in 0..300 {
+        world.post(3000);
+    }
+    for _ in 0..300 {
+        world.send(3000);
+    }
+    world.check_all_arrived(10);
 }

@@ -313,13 +313,14 @@ impl Sender {
             Control::Acknowledgement(_) => self.liveness.on_answered(now),
             Control::Request(_) | Control::Flow { .. } => self.liveness.on_heard(now),
         }
+        if self.sizing.is_known() {
+            // Whatever it says: nobody asks again for a message of which something has arrived.
+            self.sizing.on_asked();
+        }
         match control {
             Control::Acknowledgement(block) => self.on_acknowledgement(now, block),
             Control::Request(pairs) => self.on_request(now, pairs),
             Control::Flow { .. } => {
-                if self.sizing.is_known() {
-                    self.sizing.on_asked();
-                }
                 //= Z-21
                 self.counters.flow_hints_received += 1;
                 self.liveness.peer_reports_idle = true;

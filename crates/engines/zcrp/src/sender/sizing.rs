@@ -100,7 +100,7 @@ impl Sizing {
         }
     }
 
-    /// The peer is there, and says that nothing large has arrived; or says nothing of it, where `F` is known.
+    /// The peer is there, and says that nothing large has arrived; or anything, where `F` is known.
     pub(super) fn on_asked(&mut self) {
         self.is_asked |= self.rounds >= MOST_ROUNDS - 1;
     }

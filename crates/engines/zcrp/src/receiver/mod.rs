@@ -459,7 +459,7 @@ impl Receiver {
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         if self.liveness.deadline().is_some_and(|deadline| deadline <= now) && self.closed.is_none() {
             //= Z-19
-            let failure = if self.liveness.is_heard(now) { Failure::Swallowed } else { Failure::PeerGone };
+            let failure = if self.liveness.is_heard_in_vain() { Failure::Swallowed } else { Failure::PeerGone };
             self.fail_all(failure);
             self.events.push_back(Event::ReceiverClosed(failure));
             return;

@@ -628,7 +628,7 @@ impl Sender {
         }
         if self.liveness.deadline().is_some_and(|deadline| deadline <= now) {
             //= Z-19
-            let is_swallowed = self.sizing.is_swallowed() && self.liveness.is_heard(now);
+            let is_swallowed = self.sizing.is_swallowed() && self.liveness.is_heard_in_vain();
             self.fail_all(if is_swallowed { Failure::Swallowed } else { Failure::PeerGone });
             return;
         }

@@ -261,8 +261,8 @@ impl Error {
             Self::Endpoint(EndpointError::Link(error)) => error.kind(),
             Self::Timeout => io::ErrorKind::TimedOut,
             Self::Connection(error) => error.kind(),
-            Self::Failed(Failure::PeerGone)
-            | Self::Refused(Refused::Closed(Failure::PeerGone))
+            Self::Failed(Failure::PeerGone | Failure::Swallowed)
+            | Self::Refused(Refused::Closed(Failure::PeerGone | Failure::Swallowed))
             | Self::FrameFailed(vrp::Failure::PeerGone | vrp::Failure::Swallowed) => io::ErrorKind::TimedOut,
             Self::ContextFailed(xtp::Failure::Refused { .. }) => io::ErrorKind::ConnectionRefused,
             Self::ContextFailed(xtp::Failure::Unanswered | xtp::Failure::Abandoned | xtp::Failure::Swallowed) => {
@@ -290,8 +290,8 @@ impl Error {
     /// Whether a method says so that the peer does not answer, or does not know the connection any more.
     pub(crate) fn is_of_absent_peer(&self) -> bool {
         match self {
-            Self::Failed(Failure::PeerGone)
-            | Self::Refused(Refused::Closed(Failure::PeerGone))
+            Self::Failed(Failure::PeerGone | Failure::Swallowed)
+            | Self::Refused(Refused::Closed(Failure::PeerGone | Failure::Swallowed))
             | Self::FrameFailed(vrp::Failure::PeerGone | vrp::Failure::Swallowed)
             | Self::ConnectionFailed(a1::Failure::Abandoned | a1::Failure::Swallowed)
             | Self::ContextFailed(

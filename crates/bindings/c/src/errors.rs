@@ -73,7 +73,7 @@ impl From<&Error> for Errno {
     fn from(error: &Error) -> Self {
         let of_failure = |failure: &zcrp::Failure| match failure {
             zcrp::Failure::TooLong => libc::EMSGSIZE,
-            zcrp::Failure::PeerGone => libc::ETIMEDOUT,
+            zcrp::Failure::PeerGone | zcrp::Failure::Swallowed => libc::ETIMEDOUT,
             zcrp::Failure::Closed => libc::ECANCELED,
         };
         let of_frame = |failure: &vrp::Failure| match failure {

@@ -133,6 +133,8 @@ pub struct Driver<E, L> {
     pinned: Vec<(BufferId, Option<u32>)>,
     /// The engine may have more to send although nothing is held.
     unfinished: bool,
+    /// The engine has asked that the network cut what is too large.
+    may_be_cut: bool,
     epoch: Instant,
     now: Time,
     /// When the process had been stopped for the last time.
@@ -166,6 +168,7 @@ impl<E: Engine, L: Link> Driver<E, L> {
             held: false,
             pinned: Vec::new(),
             unfinished: false,
+            may_be_cut: false,
             epoch: Instant::now(),
             now: Time::ZERO,
             stopped: None,
@@ -464,6 +467,11 @@ impl<E: Engine, L: Link> Driver<E, L> {
 
     /// Sends the train; returns false if the link is full.
     fn send(&mut self) -> io::Result<bool> {
+        if !self.may_be_cut && self.engine.engine().may_be_cut() {
+            self.may_be_cut = true;
+            // Where that is not possible nothing changes.
+            self.link.allow_fragmentation();
+        }
         let mut outcome = self.link.send(&self.train, &self.memory)?;
         if let SendOutcome::TooLarge(fits) = outcome {
             let to = self.train.destination();

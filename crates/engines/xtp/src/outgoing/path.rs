@@ -72,8 +72,7 @@ const MOST_REPETITIONS: u32 = 5;
 
 /// Whether large datagrams get lost in silence, because nobody reports that they do not fit (RFC 4821): the first bytes that
 /// the peer lacks leave in such again and again, its answers come, and say that nothing like it has. At first those are
-/// doubted that are larger than [`SAFE_DATAGRAM`](pinnace_core::SAFE_DATAGRAM), and when they are not sent any more, those beyond
-/// [`SMALLEST_DATAGRAM`](pinnace_core::SMALLEST_DATAGRAM).
+/// doubted that are larger than 1,200 bytes, and when they are not sent any more, those beyond 548 ([`step_below`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Doubt {
     /// The first byte that is missing.

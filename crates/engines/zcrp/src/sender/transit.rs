@@ -228,6 +228,12 @@ impl Transit {
         }
     }
 
+    /// Gives up all that is in transit.
+    pub(super) fn give_up(&mut self) {
+        self.runs.iter_mut().filter(|run| run.fate == Fate::InTransit).for_each(|run| run.fate = Fate::GivenUp);
+        (self.units_in_flight, self.bytes_in_flight) = (0, 0);
+    }
+
     /// When the first of the transmissions in transit will have been unanswered for too long.
     pub(super) fn expires_at(&self, timeouts: &Timeouts) -> Option<Time> {
         let in_transit = self.runs.iter().filter(|run| run.fate == Fate::InTransit);

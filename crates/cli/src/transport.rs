@@ -107,6 +107,13 @@ impl Transport {
                     self.timeout.as_secs_f32()
                 ))
             }
+            pinnace::Error::Failed(Failure::Swallowed)
+            | pinnace::Error::Refused(Refused::Closed(Failure::Swallowed)) => Error::peer_gone(format!(
+                "{peer} is there, but what was sent has not arrived for {} s or more: either the network between has begun \
+                 to lose all large packets, or the other end was started again; run both commands again, which finds out \
+                 what the network carries (or say so with --unit 1200)",
+                3.0 * self.timeout.as_secs_f32()
+            )),
             pinnace::Error::Failed(Failure::TooLong) => {
                 Error::failed("the message is longer than the buffer that the receiver named; give it a larger --size")
             }

@@ -183,6 +183,31 @@ fn short_ones_to(listener: &str) -> Relay {
     Relay::at(format!("127.0.0.2:{port}"), listener, |is_senders, packet| !is_senders || packet.len() < 500)
 }
 
+/// The first connections have blocks that the path loses in silence; the last one's get through, and it alone counts.
+#[test]
+fn smaller_blocks_get_through_where_larger_ones_are_lost() {
+    for most in [1_200, 600] {
+        let listening = listen(&["--count", "2"]);
+        let port = listening.address.rsplit(':').next().unwrap();
+        let relay = Relay::at(format!("127.0.0.2:{port}"), &listening.address, move |_, packet| packet.len() <= most);
+        let sent = run(&["a1", "send", "--to", &relay.address.to_string(), "--size", "200000", "--count", "2"]);
+        let err = text(&sent.stderr);
+        assert_eq!(sent.status.code(), Some(0), "{err}");
+        assert_eq!(err.matches("loses all blocks of").count(), if most == 1_200 { 1 } else { 2 }, "{err}");
+        let (code, out, err) = listening.finish();
+        assert_eq!((code, out.lines().count()), (Some(0), 2), "{out}{err}");
+    }
+    // A size that was asked for stays as it is.
+    let listening = listen(&["--count", "1"]);
+    let port = listening.address.rsplit(':').next().unwrap();
+    let relay = Relay::at(format!("127.0.0.2:{port}"), &listening.address, |_, packet| packet.len() <= 1_200);
+    let sent = run(&["a1", "send", "--to", &relay.address.to_string(), "--size", "200000", "--block", "1400"]);
+    assert_eq!(sent.status.code(), Some(3));
+    assert!(text(&sent.stderr).contains("--block 1168"), "{}", text(&sent.stderr));
+    let (code, _, err) = listening.finish();
+    assert!(code == Some(3) && err.contains("ended the connection in the middle"), "{err}");
+}
+
 #[test]
 fn messages_that_are_lost_whole_at_the_end_are_told_of() {
     for json in [false, true] {

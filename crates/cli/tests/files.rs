@@ -566,6 +566,22 @@ fn a_file_that_cannot_be_mapped_is_named_with_the_reason() {
 }
 
 #[test]
+fn a_file_that_is_cut_off_while_it_arrives_is_named() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = from.path().join("large");
+    fs::write(&file, content(LARGE)).unwrap();
+    let receiving = receiver(to.path(), &["--once"]);
+    let mut sender = slow_send(file.to_str().unwrap(), &receiving.address);
+    wait_until("some chunks have arrived", || chunks_kept(to.path()) >= 8);
+    fs::OpenOptions::new().write(true).open(partial(to.path())).unwrap().set_len(1000).unwrap();
+    let (code, _, err) = receiving.finish();
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("what had arrived of large in .pinnace-partial became shorter"), "{err}");
+    wait(&mut sender);
+    assert!(!to.path().join("large").exists());
+}
+
+#[test]
 fn a_limit_to_the_size_of_files_is_an_error_that_both_ends_hear_of() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let file = from.path().join("large");

@@ -50,6 +50,26 @@ fn dropping(receiver: &str, mut drops: impl FnMut(u16, u32) -> bool + Send + 'st
     })
 }
 
+/// Whoever does not say how large packets are gets through; whoever does is told why not.
+#[test]
+fn smaller_packets_get_through_where_larger_ones_are_lost() {
+    for most in [1_200, 600] {
+        let listening = listen(&["--count", "1"]);
+        let relay = Relay::at("127.0.0.1:0", &listening.address, move |_, packet| packet.len() <= most);
+        let to = relay.address.to_string();
+        let sent = run(&["vrp", "send", "--to", &to, "--size", "200000"]);
+        assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+        let (code, out, err) = listening.finish();
+        assert_eq!((code, out.lines().count()), (Some(0), 1), "{out}{err}");
+    }
+    let listening = listen(&["--count", "1"]);
+    let relay = Relay::at("127.0.0.1:0", &listening.address, |_, packet| packet.len() <= 1_200);
+    let to = relay.address.to_string();
+    let sent = run(&["vrp", "send", "--to", &to, "--size", "200000", "--packet-size", "1400", "--timeout", "2"]);
+    assert_eq!(sent.status.code(), Some(3));
+    assert!(text(&sent.stderr).contains("answers, but no data reach it"), "{}", text(&sent.stderr));
+}
+
 #[test]
 fn both_ends_print_the_same_lines() {
     // Nothing, a byte, what fits a header and what does not, one packet and several, and more than a window.

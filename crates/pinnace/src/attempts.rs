@@ -6,7 +6,7 @@ use crate::endpoint::ConnectionError;
 use crate::{Error, Message, Unsent};
 use pinnace_core::Engine;
 use pinnace_link::Link;
-use pinnace_runtime::{Call, Endpoint, EventSink};
+use pinnace_runtime::{About, Call, EventSink};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -54,7 +54,7 @@ impl Attempts<'_> {
     /// Queues `message` as `attempt` does, whose outer error is the end of it. `has_room`: whether there may be room again.
     pub(crate) fn queue<E, S, M, R, T, U>(
         self,
-        port: &Endpoint<E, Box<dyn Link>, S>,
+        about: &About<'_, E, Box<dyn Link>, S>,
         mut message: M,
         mut attempt: impl FnMut(M) -> Result<Result<T, Unqueued<M, R>>, U>,
         has_room: impl Fn(&mut S, R) -> Option<()>,
@@ -74,10 +74,10 @@ impl Attempts<'_> {
             let again = match (unqueued.full_at, self) {
                 (Some(room), Self::Until(deadline) | Self::Unless(deadline, _)) => {
                     let look = |state: &mut S| has_room(state, room).or_else(|| self.is_over().then_some(()));
-                    port.wait_until(look, deadline).map_err(Error::from).and_then(|()| self.check())
+                    about.wait_until(look, deadline).map_err(Error::from).and_then(|()| self.check())
                 }
                 (Some(_), Self::AtOnce) if !std::mem::replace(&mut has_looked, true) => {
-                    port.progress().map(drop).map_err(Error::from)
+                    about.endpoint().progress().map(drop).map_err(Error::from)
                 }
                 _ => return Err(unqueued.into()),
             };
@@ -91,7 +91,7 @@ impl Attempts<'_> {
     /// The same, for tasks, and without a deadline.
     pub(crate) async fn queue_async<E, S, M, R, T, U>(
         self,
-        port: &Endpoint<E, Box<dyn Link>, S>,
+        about: &About<'_, E, Box<dyn Link>, S>,
         mut message: M,
         mut attempt: impl FnMut(M) -> Result<Result<T, Unqueued<M, R>>, U>,
         has_room: impl Fn(&mut S, R) -> Option<()>,
@@ -109,7 +109,7 @@ impl Attempts<'_> {
             };
             let Some(room) = unqueued.full_at else { return Err(unqueued.into()) };
             let look = |state: &mut S| has_room(state, room).or_else(|| self.is_over().then_some(()));
-            let again = port.wait(look).await.map_err(Error::from).and_then(|()| self.check());
+            let again = about.wait(look).await.map_err(Error::from).and_then(|()| self.check());
             if let Err(error) = again {
                 return Err(Unqueued { error, ..unqueued }.into());
             }
@@ -120,7 +120,7 @@ impl Attempts<'_> {
     /// Queues them one after the other, in few calls. Those that were not queued come back.
     pub(crate) fn queue_all<E, S, R>(
         self,
-        port: &Endpoint<E, Box<dyn Link>, S>,
+        about: &About<'_, E, Box<dyn Link>, S>,
         messages: Vec<Message>,
         mut queue: impl FnMut(&mut Call<'_, E, S>, Message) -> Result<(), Unqueued<Message, R>>,
         has_room: impl Fn(&mut S, R) -> Option<()>,
@@ -143,7 +143,7 @@ impl Attempts<'_> {
             }
             Ok(())
         };
-        let queued = self.queue(port, (), |()| Ok(port.call(&mut many)?), has_room);
+        let queued = self.queue(about, (), |()| Ok(about.endpoint().call(&mut many)?), has_room);
         queued.map_err(|error: Error| (left.into(), error))
     }
 }

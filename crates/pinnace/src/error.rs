@@ -229,6 +229,7 @@ fn what_a1_needs(failure: &a1::Failure) -> &'static str {
         }
         Failure::TimedOut => ": check the address, that the peer runs, and that no firewall is between",
         Failure::Abandoned => ": it may have been restarted; connect again",
+        Failure::Swallowed => ": connect again with smaller blocks (block_size: 1168, or 516)",
         Failure::LingerOver => ": give it more time, or wait with flush before",
         _ => "",
     }
@@ -260,9 +261,9 @@ impl Error {
             Self::Endpoint(EndpointError::Link(error)) => error.kind(),
             Self::Timeout => io::ErrorKind::TimedOut,
             Self::Connection(error) => error.kind(),
-            Self::Failed(Failure::PeerGone)
-            | Self::Refused(Refused::Closed(Failure::PeerGone))
-            | Self::FrameFailed(vrp::Failure::PeerGone) => io::ErrorKind::TimedOut,
+            Self::Failed(Failure::PeerGone | Failure::Swallowed)
+            | Self::Refused(Refused::Closed(Failure::PeerGone | Failure::Swallowed))
+            | Self::FrameFailed(vrp::Failure::PeerGone | vrp::Failure::Swallowed) => io::ErrorKind::TimedOut,
             Self::ContextFailed(xtp::Failure::Refused { .. }) => io::ErrorKind::ConnectionRefused,
             Self::ContextFailed(xtp::Failure::Unanswered | xtp::Failure::Abandoned | xtp::Failure::Swallowed) => {
                 io::ErrorKind::TimedOut
@@ -271,7 +272,7 @@ impl Error {
             Self::ContextFailed(_) => io::ErrorKind::ConnectionReset,
             Self::ConnectionFailed(failure) => match failure {
                 a1::Failure::Refused { .. } => io::ErrorKind::ConnectionRefused,
-                a1::Failure::TimedOut | a1::Failure::Abandoned => io::ErrorKind::TimedOut,
+                a1::Failure::TimedOut | a1::Failure::Abandoned | a1::Failure::Swallowed => io::ErrorKind::TimedOut,
                 a1::Failure::Aborted => io::ErrorKind::ConnectionAborted,
                 a1::Failure::Unfinished => io::ErrorKind::UnexpectedEof,
                 _ => io::ErrorKind::ConnectionReset,
@@ -289,10 +290,10 @@ impl Error {
     /// Whether a method says so that the peer does not answer, or does not know the connection any more.
     pub(crate) fn is_of_absent_peer(&self) -> bool {
         match self {
-            Self::Failed(Failure::PeerGone)
-            | Self::Refused(Refused::Closed(Failure::PeerGone))
-            | Self::FrameFailed(vrp::Failure::PeerGone)
-            | Self::ConnectionFailed(a1::Failure::Abandoned)
+            Self::Failed(Failure::PeerGone | Failure::Swallowed)
+            | Self::Refused(Refused::Closed(Failure::PeerGone | Failure::Swallowed))
+            | Self::FrameFailed(vrp::Failure::PeerGone | vrp::Failure::Swallowed)
+            | Self::ConnectionFailed(a1::Failure::Abandoned | a1::Failure::Swallowed)
             | Self::ContextFailed(
                 xtp::Failure::Unanswered
                 | xtp::Failure::Abandoned

@@ -2,9 +2,15 @@
 //! of the engine's table, which is another's as soon as the engine has forgotten them.
 
 use pinnace_core::ContextKey;
+use pinnace_runtime::Topic;
 
 /// An association's name in the library.
 pub(crate) type Place = u32;
+
+/// What whoever waits for something of the association in this place waits for.
+pub(crate) fn topic(place: Place) -> Topic {
+    Topic::of(place.into())
+}
 
 /// Associations in their places.
 #[derive(Debug)]

@@ -73,12 +73,12 @@ impl From<&Error> for Errno {
     fn from(error: &Error) -> Self {
         let of_failure = |failure: &zcrp::Failure| match failure {
             zcrp::Failure::TooLong => libc::EMSGSIZE,
-            zcrp::Failure::PeerGone => libc::ETIMEDOUT,
+            zcrp::Failure::PeerGone | zcrp::Failure::Swallowed => libc::ETIMEDOUT,
             zcrp::Failure::Closed => libc::ECANCELED,
         };
         let of_frame = |failure: &vrp::Failure| match failure {
             vrp::Failure::Refused => libc::ECONNREFUSED,
-            vrp::Failure::PeerGone | vrp::Failure::Late => libc::ETIMEDOUT,
+            vrp::Failure::PeerGone | vrp::Failure::Swallowed | vrp::Failure::Late => libc::ETIMEDOUT,
             vrp::Failure::Protocol | vrp::Failure::Breach => libc::EPROTO,
             vrp::Failure::Closed => libc::ECANCELED,
         };
@@ -90,9 +90,11 @@ impl From<&Error> for Errno {
         };
         let of_connection = |failure: &a1::Failure| match failure {
             a1::Failure::Refused { .. } => libc::ECONNREFUSED,
-            a1::Failure::TimedOut | a1::Failure::Abandoned | a1::Failure::LingerOver | a1::Failure::TooSlow => {
-                libc::ETIMEDOUT
-            }
+            a1::Failure::TimedOut
+            | a1::Failure::Abandoned
+            | a1::Failure::Swallowed
+            | a1::Failure::LingerOver
+            | a1::Failure::TooSlow => libc::ETIMEDOUT,
             a1::Failure::AbortedByPeer | a1::Failure::Unfinished => libc::ECONNRESET,
             a1::Failure::Aborted => libc::ECONNABORTED,
             a1::Failure::Violation => libc::EPROTO,

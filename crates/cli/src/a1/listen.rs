@@ -10,9 +10,12 @@ use crate::exit::Error;
 use crate::interrupt;
 use crate::output::{self, Output};
 use crate::transport;
-use pinnace::a1::{Connection, Socket, Status};
+use pinnace::a1::{Connection, Failure, Socket, Status};
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
@@ -69,6 +72,8 @@ const BACKLOG: usize = 4096;
 const LINGER: Duration = Duration::from_secs(1);
 const LONGEST_LINGER: Duration = Duration::from_secs(3);
 const LINGER_TRIPS: u32 = 12;
+/// Who has broken off a connection because its blocks were too large opens another one at once.
+const COMES_AGAIN: Duration = Duration::from_secs(2);
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
@@ -101,15 +106,19 @@ fn is_ended(is_over: &AtomicBool) -> bool {
 /// Takes who comes, each on a thread of its own, once there is one.
 fn accept<'scope>(scope: &'scope Scope<'scope, '_>, is_over: &'scope AtomicBool, socket: &Socket, tell: &Sender<Told>) {
     let mut crew = Crew::new(scope);
+    let callers = Arc::new(Callers::default());
     while crew.wait(tell, || is_ended(is_over)) {
         match socket.accept_timeout(interrupt::LOOK) {
             Ok(None) => {}
             Ok(Some(connection)) => {
-                let tell = tell.clone();
+                let (tell, callers) = (tell.clone(), Arc::clone(&callers));
+                let host = connection.peer_addr().ip();
+                let call = callers.note(host);
                 crew.give(move || {
-                    if let Err(error) = read(&connection, is_over, &tell) {
+                    if let Err(Broken { why, is_empty }) = read(&connection, is_over, &tell) {
+                        let is_anew = is_empty && callers.calls_again(host, call, || is_ended(is_over));
                         // Whoever prints may have had enough.
-                        drop(tell.send(Told::Broken(error)));
+                        drop(tell.send(if is_anew { Told::Unproved(why) } else { Told::Broken(why) }));
                     }
                 });
             }
@@ -121,13 +130,57 @@ fn accept<'scope>(scope: &'scope Scope<'scope, '_>, is_over: &'scope AtomicBool,
     }
 }
 
+/// Who has called, and how often. Whose blocks are too large for the path breaks a connection off of which nothing was read, and
+/// comes again with smaller ones: that is no sender that failed.
+#[derive(Default)]
+struct Callers {
+    calls: Mutex<HashMap<IpAddr, u64>>,
+}
+
+impl Callers {
+    /// Hosts that are remembered at most.
+    const MOST: usize = 65_536;
+
+    /// Another connection of this host has come; which it is.
+    fn note(&self, host: IpAddr) -> u64 {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if calls.len() >= Self::MOST {
+            calls.clear();
+        }
+        let count = calls.entry(host).or_default();
+        *count += 1;
+        *count
+    }
+
+    /// Waits a moment for a later one of the same host.
+    fn calls_again(&self, host: IpAddr, call: u64, is_over: impl Fn() -> bool) -> bool {
+        let begun = Instant::now();
+        loop {
+            let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner).get(&host).copied();
+            if calls.is_none_or(|calls| calls > call) {
+                return true;
+            }
+            if begun.elapsed() > COMES_AGAIN || is_over() {
+                return false;
+            }
+            std::thread::sleep(interrupt::LOOK / 4);
+        }
+    }
+}
+
+/// A connection that broke: why, and whether its peer has ended it before anything was read.
+struct Broken {
+    why: String,
+    is_empty: bool,
+}
+
 fn linger(connection: &Connection) -> Duration {
     let trips = connection.round_trip().unwrap_or_default().saturating_mul(LINGER_TRIPS);
     trips.clamp(LINGER, LONGEST_LINGER)
 }
 
 /// Reads messages until the peer has closed the connection, or enough has come.
-fn read(connection: &Connection, is_over: &AtomicBool, tell: &Sender<Told>) -> Result<(), String> {
+fn read(connection: &Connection, is_over: &AtomicBool, tell: &Sender<Told>) -> Result<(), Broken> {
     let mut parts = Parts::default();
     let result = read_on(connection, is_over, tell, &mut parts);
     let peer = connection.peer_addr();
@@ -140,7 +193,9 @@ fn read(connection: &Connection, is_over: &AtomicBool, tell: &Sender<Told>) -> R
         }
         parts.end(tell);
     }
-    match result {
+    let is_aborted = connection.result() == Some(Err(Failure::AbortedByPeer));
+    let is_empty = is_aborted && result.is_err() && !parts.has_read;
+    let ended = match result {
         Ok(_) if is_cut && !is_ended(is_over) => {
             Err(format!("{peer} has closed the connection in the middle of a message"))
         }
@@ -150,7 +205,8 @@ fn read(connection: &Connection, is_over: &AtomicBool, tell: &Sender<Told>) -> R
             Err(format!("{peer} has closed the connection, and something was lost, perhaps whole messages"))
         }
         Err(error) => Err(format!("the connection with {peer} broke: {error}")),
-    }
+    };
+    ended.map_err(|why| Broken { why, is_empty })
 }
 
 /// How a connection has ended in good order.
@@ -167,6 +223,8 @@ enum Ended {
 struct Parts {
     /// A message has begun whose end has not come.
     is_open: bool,
+    /// Something was read.
+    has_read: bool,
 }
 
 impl Parts {
@@ -175,6 +233,7 @@ impl Parts {
             self.end(tell);
         }
         self.is_open = !status.contains(Status::END);
+        self.has_read = true;
         let line = Said::Line(line);
         // Whoever prints may have had enough.
         let _ = tell.send(if self.is_open { Told::Aside(line) } else { Told::Message(line) });

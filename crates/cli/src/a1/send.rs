@@ -9,8 +9,8 @@ use crate::interrupt;
 use crate::output::Output;
 use crate::{transport, units};
 use indicatif::ProgressBar;
-use pinnace::Message;
-use pinnace::a1::{Connection, Failure, Full, Progress, Qos, Sending, Socket};
+use pinnace::a1::{self, Connection, Failure, Full, Progress, Qos, Sending, Socket};
+use pinnace::{Message, Unsent};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -66,6 +66,8 @@ struct Sender<'a> {
     bar: ProgressBar,
     /// Each with its number.
     under_way: VecDeque<(u64, Sending)>,
+    /// Those that have to be sent again, over another connection.
+    back: VecDeque<(u64, Message)>,
     /// Bytes that were handed over.
     queued: u64,
     /// Messages that left whole, and their bytes.
@@ -83,7 +85,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let largest = first.as_ref().map_or(0, |message| message.len() as u64);
     let deadline = deadline(args)?;
     let qos = Qos { deadline, ..args.qos.sender(largest)? };
-    let (socket, connection) = connect(args, &name, to, qos)?;
+    let (mut socket, connection) = connect(args, &name, to, qos)?;
     let bar = bar(Some(largest.saturating_mul(args.what.count)));
     let begun = Instant::now();
     let mut sender = Sender {
@@ -93,16 +95,28 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         connection,
         bar,
         under_way: VecDeque::new(),
+        back: VecDeque::new(),
         queued: 0,
         messages: 0,
         bytes: 0,
         stale: 0,
     };
-    let sent = (0..args.what.count).try_for_each(|number| {
-        let message = first.take().map_or_else(|| content.whole(number), Ok)?;
-        sender.send(message, number)
-    });
-    let sent = sent.and_then(|()| sender.finish());
+    let mut read = |number| first.take().map_or_else(|| content.whole(number), Ok);
+    let mut begun_with = 0;
+    let sent = loop {
+        let sent = sender.send_all(&mut begun_with, &mut read);
+        // Blocks of a connection keep their size: on a path that loses all of it in silence, another one has to be opened.
+        let Some(smaller) = sender.smaller(&qos).filter(|_| sent.is_err()) else { break sent };
+        output.warn(format_args!(
+            "the path to {name} loses all blocks of {} bytes in silence: once more with blocks of {}",
+            sender.block_bytes(),
+            smaller.block_size
+        ));
+        match connect(args, &name, to, smaller) {
+            Ok((other, connection)) => (socket, sender.connection) = (other, connection),
+            Err(error) => break Err(error),
+        }
+    };
     sender.bar.finish_and_clear();
     if sent.is_err() {
         // Nothing is left to be waited for.
@@ -167,11 +181,72 @@ impl Done {
 }
 
 impl Sender<'_> {
+    /// Sends what has come back, and then all that has not been read; waits for its end. `next`: the first of those.
+    fn send_all(&mut self, next: &mut u64, read: &mut impl FnMut(u64) -> Result<Message, Error>) -> Result<(), Error> {
+        loop {
+            if let Some((number, message)) = self.back.pop_front() {
+                self.send(message, number)?;
+            } else if *next < self.args.what.count {
+                let number = *next;
+                *next += 1;
+                self.send(read(number)?, number)?;
+            } else {
+                return self.finish();
+            }
+        }
+    }
+
+    fn block_bytes(&self) -> u32 {
+        self.connection.facts().map_or(0, |facts| facts.block_bytes)
+    }
+
+    /// The record of another connection that may carry what this one could not, if nobody has said how large blocks are. What was
+    /// not delivered is to be sent again: the oldest block of it has not come, and nothing behind it was handed over there.
+    fn smaller(&mut self, qos: &Qos) -> Option<Qos> {
+        if self.args.qos.block.is_some() || self.connection.result() != Some(Err(Failure::Swallowed)) {
+            return None;
+        }
+        let block_size = a1::smaller_block(self.block_bytes())?;
+        let blocks = qos.largest_sent.div_ceil(block_size).max(1);
+        // The window has to be countable in them, and so has a message.
+        let outstanding = qos.outstanding.min((a1::WINDOW_LIMIT - 1) / blocks);
+        if outstanding == 0 || blocks > u16::MAX.into() {
+            return None;
+        }
+        let most = ((a1::WINDOW_LIMIT - 1) / outstanding).saturating_mul(block_size);
+        let largest_received = qos.largest_received.min(most);
+        while let Some((number, sending)) = self.under_way.pop_front() {
+            match sending.wait() {
+                Ok(message) => self.landed(&message, number),
+                Err(Unsent { message, .. }) => self.back.push_back((number, message?)),
+            }
+        }
+        self.back.make_contiguous().sort_by_key(|(number, _)| *number);
+        self.queued = self.bytes;
+        Some(Qos { block_size, outstanding, largest_received, ..*qos })
+    }
+
+    /// A message has ended well.
+    fn landed(&mut self, message: &Message, number: u64) {
+        self.messages += 1;
+        self.bytes += message.len() as u64;
+        self.print(message, number, false);
+    }
+
+    /// The error; the message is kept.
+    fn lost(&mut self, number: u64, unsent: Unsent) -> Error {
+        self.back.extend(unsent.message.map(|message| (number, message)));
+        self.error(unsent.error)
+    }
+
     /// Queues a message, and waits for room.
     fn send(&mut self, mut message: Message, number: u64) -> Result<(), Error> {
         let len = message.len() as u64;
         loop {
-            self.look()?;
+            if let Err(error) = self.look() {
+                self.back.push_back((number, message));
+                return Err(error);
+            }
             let unsent = match self.connection.send_tracked(message, Full::Report) {
                 Ok(sending) => {
                     self.under_way.push_back((number, sending));
@@ -182,9 +257,12 @@ impl Sender<'_> {
             };
             message = match (unsent.message, unsent.error) {
                 (Some(message), pinnace::Error::WindowFull(_)) => message,
-                (_, error) => return Err(self.error(error)),
+                (message, error) => return Err(self.lost(number, Unsent { message, error })),
             };
-            self.ended()?;
+            if let Err(error) = self.ended() {
+                self.back.push_back((number, message));
+                return Err(error);
+            }
         }
     }
 
@@ -195,17 +273,13 @@ impl Sender<'_> {
             return Ok(());
         };
         match oldest.wait_timeout(interrupt::LOOK) {
-            Progress::Ended(Ok(message)) => {
-                self.messages += 1;
-                self.bytes += message.len() as u64;
-                self.print(&message, number, false);
-            }
+            Progress::Ended(Ok(message)) => self.landed(&message, number),
             // The connection lives: the message was too old.
             Progress::Ended(Err(unsent)) if self.args.deadline.is_some() && self.connection.result().is_none() => {
                 self.stale += 1;
                 self.print(unsent.message.as_deref().unwrap_or_default(), number, true);
             }
-            Progress::Ended(Err(unsent)) => return Err(self.error(unsent.error)),
+            Progress::Ended(Err(unsent)) => return Err(self.lost(number, unsent)),
             Progress::UnderWay(sending) => self.under_way.push_front((number, sending)),
         }
         Ok(())

@@ -187,6 +187,10 @@ impl Transport {
                 "{peer} has not answered for too long: it was killed, or the network between is down; run the command \
                  again when it is back"
             )),
+            pinnace::Error::ConnectionFailed(Failure::Swallowed) => Error::peer_gone(format!(
+                "{peer} answers, but no blocks reach it: the path loses all datagrams of their size in silence, and carries \
+                 smaller ones; run the command again with smaller blocks (--block 1168, or --block 516)"
+            )),
             // A connection that is no more although nobody ended it here was ended there.
             pinnace::Error::ConnectionFailed(Failure::AbortedByPeer | Failure::Unfinished)
             | pinnace::Error::CallRefused(Refused::NoConnection) => {

@@ -3,13 +3,12 @@
 //! BLAKE3 is a tree, and a chunk (a power of two of at least 64 KiB) is a subtree. So the values of the chunks make the
 //! file's hash, the same that `b3sum` prints, and nothing is hashed twice.
 //!
-//! Always true: a file of somebody else's is read to be hashed. Whoever looks at pages of it that are cut off meanwhile is
-//! killed.
+//! Always true: a file is read to be hashed, and not looked at in its pages. Whoever does that when another program makes
+//! it shorter is killed.
 
 use crate::exit::Error;
 use crate::thread;
 use blake3::hazmat::{HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root};
-use pinnace::Message;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -19,7 +18,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, channel, sync_channel}
 /// The value of a chunk: of its subtree, or, for a file of one chunk, of the file.
 pub(super) type Value = [u8; 32];
 
-/// Chunks that wait to be hashed at most: they keep their pages mapped.
+/// Chunks that wait to be hashed at most.
 const WAITING: usize = 2;
 /// What is read of a file at once: it stays in the cache.
 const READ: usize = 256 << 10;
@@ -49,11 +48,6 @@ impl Place {
     }
 }
 
-/// The value of a chunk.
-fn chunk_value(content: &[u8], place: Place) -> Value {
-    place.value(place.hasher().update(content))
-}
-
 /// The value of a chunk of `len` bytes as it lies in its file. `name`: for people.
 pub(super) fn value_in_file(file: &File, len: usize, place: Place, name: &str) -> Result<Value, Error> {
     let (mut hasher, mut buffer) = (place.hasher(), vec![0; READ.min(len)]);
@@ -61,15 +55,18 @@ pub(super) fn value_in_file(file: &File, len: usize, place: Place, name: &str) -
     while done < len {
         let part = &mut buffer[..READ.min(len - done)];
         file.read_exact_at(part, place.offset + done as u64).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => {
-                Error::failed(format!("{name} became shorter while it was read; try again when nobody writes to it"))
-            }
+            io::ErrorKind::UnexpectedEof => became_shorter(name),
             _ => Error::io(format_args!("cannot read {name}"), &error),
         })?;
         hasher.update(part);
         done += part.len();
     }
     Ok(place.value(&hasher))
+}
+
+/// What is said of a file that was cut off by another program.
+pub(super) fn became_shorter(name: &str) -> Error {
+    Error::failed(format!("{name} became shorter meanwhile; try again when no other program writes to it"))
 }
 
 /// The hash of a file of `bytes`, from the values of all its chunks. `None` if their number is wrong.
@@ -107,17 +104,10 @@ pub(super) struct Job {
     pub(super) work: usize,
     pub(super) chunk: u32,
     pub(super) offset: u64,
+    pub(super) len: usize,
     /// Of the whole file.
     pub(super) bytes: u64,
-    pub(super) content: Content,
-}
-
-/// What is in it.
-pub(super) enum Content {
-    /// Memory of our own, or pages of a file of our own.
-    Own(Message),
-    /// What lies in a file of somebody else's.
-    InFile { file: Arc<OpenFile>, len: usize },
+    pub(super) file: Arc<OpenFile>,
 }
 
 /// A file, and what it is called for people.
@@ -146,13 +136,8 @@ impl HashThread {
         let (jobs, todo) = sync_channel::<Job>(WAITING);
         let (done, results) = channel();
         thread::start(move || {
-            for Job { work, chunk, offset, bytes, content } in todo {
-                let place = Place { offset, bytes, chunk_bytes };
-                let value = match &content {
-                    Content::Own(content) => Ok(chunk_value(content, place)),
-                    Content::InFile { file, len } => value_in_file(&file.file, *len, place, &file.name),
-                };
-                drop(content);
+            for Job { work, chunk, offset, len, bytes, file } in todo {
+                let value = value_in_file(&file.file, len, Place { offset, bytes, chunk_bytes }, &file.name);
                 if done.send(value.map(|value| Hashed { work, chunk, value })).is_err() {
                     return;
                 }
@@ -189,6 +174,10 @@ fn lost() -> Error {
 mod tests {
     use super::*;
 
+    fn chunk_value(content: &[u8], place: Place) -> Value {
+        place.value(place.hasher().update(content))
+    }
+
     #[test]
     fn chunks_make_the_hash_that_b3sum_prints() {
         const CHUNK: u64 = 64 << 10;
@@ -220,6 +209,6 @@ mod tests {
         let bytes = whole as u64 + 1;
         let place = Place { offset: 0, bytes, chunk_bytes: 1 << 20 };
         let error = value_in_file(&file, bytes as usize, place, name).unwrap_err();
-        assert!(error.message.contains("ship's log became shorter while it was read"), "{error:?}");
+        assert!(error.message.contains("ship's log became shorter meanwhile"), "{error:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! `pinnace recv`.
 
-use super::digest::{Content, HashThread, Hashed, Job, Value};
+use super::digest::{HashThread, Hashed, Job, OpenFile, Value};
 use super::peer::Peer;
 use super::progress::{Progress, Report, Status, Totals};
 use super::protocol::{
@@ -8,7 +8,7 @@ use super::protocol::{
     unsafe_peer,
 };
 use super::schedule::{self, Schedule, Values, Work};
-use super::store::{Claim, Existing, Store, Stores, exists, is_folder};
+use super::store::{self, Claim, Existing, Store, Stores, exists, is_folder};
 use super::{MAX_BYTES, MAX_MESSAGES};
 use crate::address::resolve;
 use crate::bare::announce_as;
@@ -24,9 +24,9 @@ use pinnace::Message;
 use pinnace::zcrp::{Listener, Receiving};
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::fs::File;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 const EXAMPLES: &str = "\
@@ -161,7 +161,7 @@ struct Transfer<'a, 's> {
     hasher: HashThread,
     values: Values,
     /// The file that was opened last, by work.
-    open: Option<(usize, File)>,
+    open: Option<(usize, Arc<OpenFile>)>,
     problems: Vec<Problem>,
     totals: Totals,
     progress: RefCell<Progress>,
@@ -170,8 +170,15 @@ struct Transfer<'a, 's> {
 /// A message under way.
 struct Posted {
     receiving: Receiving,
-    what: schedule::Item,
-    bytes: usize,
+    what: Awaited,
+}
+
+/// What will be in it.
+enum Awaited {
+    /// A chunk of a file; the index is that of the work.
+    Chunk { work: usize, chunk: u32, file: Arc<OpenFile> },
+    /// The digests of these files.
+    Digests(Range<usize>),
 }
 
 impl<'a, 's> Transfer<'a, 's> {
@@ -382,16 +389,18 @@ impl<'a, 's> Transfer<'a, 's> {
                 && bytes < MAX_BYTES
                 && let Some(what) = schedule.next(&self.work)
             {
-                let message = match what {
-                    schedule::Item::Chunk { work, chunk } => self.map(work, chunk)?,
-                    schedule::Item::Digests(_) => Message::with_capacity(CONTROL_BYTES),
+                let (message, what) = match what {
+                    schedule::Item::Chunk { work, chunk } => {
+                        let (message, file) = self.map(work, chunk)?;
+                        bytes += message.capacity() as u64;
+                        self.progress.get_mut().queued(message.capacity() as u64);
+                        (message, Awaited::Chunk { work, chunk, file })
+                    }
+                    schedule::Item::Digests(range) => (Message::with_capacity(CONTROL_BYTES), Awaited::Digests(range)),
                 };
-                let size = if matches!(what, schedule::Item::Chunk { .. }) { message.capacity() } else { 0 };
-                bytes += size as u64;
-                self.progress.get_mut().queued(size as u64);
-                posted.push_back(Posted { receiving: self.peer.post(message)?, what, bytes: size });
+                posted.push_back(Posted { receiving: self.peer.post(message)?, what });
             }
-            let Some(Posted { receiving, what, bytes: size }) = posted.pop_front() else { return Ok(()) };
+            let Some(Posted { receiving, what }) = posted.pop_front() else { return Ok(()) };
             let (peer, progress) = (self.peer, &self.progress);
             let look = || {
                 progress.borrow_mut().look(peer.receiver.counters().bytes_received);
@@ -402,17 +411,16 @@ impl<'a, 's> Transfer<'a, 's> {
                 return Err(peer.gave_up(posted.pop_front().map(|next| next.receiving)));
             }
             match what {
-                schedule::Item::Chunk { work, chunk } => {
-                    if message.len() != size {
+                Awaited::Chunk { work, chunk, file } => {
+                    let (offset, len) = self.work[work].range(chunk, self.chunk_bytes);
+                    if message.len() != len {
                         return Err(unsafe_peer("it sent less of a file than it offered"));
                     }
-                    bytes -= size as u64;
-                    self.progress.get_mut().completed(size as u64);
-                    let (offset, _) = self.work[work].range(chunk, self.chunk_bytes);
-                    let (bytes, content) = (self.work[work].bytes, Content::Own(message));
-                    self.hasher.submit(Job { work, chunk, offset, bytes, content })?;
+                    bytes -= len as u64;
+                    self.progress.get_mut().completed(len as u64);
+                    self.hasher.submit(Job { work, chunk, offset, len, bytes: self.work[work].bytes, file })?;
                 }
-                schedule::Item::Digests(range) => {
+                Awaited::Digests(range) => {
                     let ToReceiver::Digests(digests) = protocol::decode(&message)? else {
                         return Err(unsafe_peer("it sent something else than digests"));
                     };
@@ -430,31 +438,32 @@ impl<'a, 's> Transfer<'a, 's> {
         if !mapped::is_fault(&error) {
             return error;
         }
-        let mut items = self.work.iter().map(|work| &self.items[work.entry]);
-        items.find(|item| self.store.is_cut_off(item)).map_or(error, |item| {
-            Error::failed(format!(
-                "another program has cut off what had arrived of {} in {}; have it sent again",
-                item.path.display(),
-                protocol::PARTIAL_FOLDER
-            ))
-        })
+        let items = self.work.iter().map(|work| &self.items[work.entry]);
+        items.filter_map(|item| self.store.check_length(item).err()).next().unwrap_or(error)
     }
 
     /// Room for a chunk, in the pages of its file.
-    fn map(&mut self, at: usize, chunk: u32) -> Result<Message, Error> {
+    fn map(&mut self, at: usize, chunk: u32) -> Result<(Message, Arc<OpenFile>), Error> {
         let work = &self.work[at];
         let item = &self.items[work.entry];
-        let file = match self.open.take() {
-            Some((opened, file)) if opened == at => file,
-            _ => self.store.begin(item, self.chunk_bytes, &work.held)?,
+        let open = match self.open.take() {
+            Some((opened, open)) if opened == at => {
+                // To reserve space would make it longer again, and what was cut off would be zeros.
+                self.store.check_length(item)?;
+                open
+            }
+            _ => {
+                let file = self.store.begin(item, self.chunk_bytes, &work.held)?;
+                Arc::new(OpenFile { file, name: store::partial_name(item) })
+            }
         };
         let (offset, len) = work.range(chunk, self.chunk_bytes);
-        self.store.reserve(&file, item, offset, len)?;
+        self.store.reserve(&open.file, item, offset, len)?;
         self.claim.has_taken(len as u64);
-        let message =
-            Message::map_file_mut(&file, offset, len).map_err(|error| super::unmapped(item.path.display(), &error))?;
-        self.open = Some((at, file));
-        Ok(message)
+        let message = Message::map_file_mut(&open.file, offset, len)
+            .map_err(|error| super::unmapped(item.path.display(), &error))?;
+        self.open = Some((at, Arc::clone(&open)));
+        Ok((message, open))
     }
 
     fn hashed(&mut self, hashed: &Hashed) -> Result<(), Error> {

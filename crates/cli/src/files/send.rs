@@ -1,6 +1,6 @@
 //! `pinnace send`.
 
-use super::digest::{Content, HashThread, Hashed, Job, OpenFile, Value};
+use super::digest::{HashThread, Hashed, Job, OpenFile, Value};
 use super::peer::Peer;
 use super::progress::{Progress, Report, Status, Totals};
 use super::protocol::{self, Decision, Held, Holding, Kind, Offer, Problem, ToReceiver, ToSender, unsafe_peer};
@@ -355,8 +355,7 @@ impl<'a> Transfer<'a> {
                 bytes -= content.len() as u64;
                 self.progress.get_mut().completed(content.len() as u64);
                 let (offset, len) = work[at].range(chunk, self.chunk_bytes);
-                let content = Content::InFile { file, len };
-                self.hasher.submit(Job { work: at, chunk, offset, bytes: work[at].bytes, content })?;
+                self.hasher.submit(Job { work: at, chunk, offset, len, bytes: work[at].bytes, file })?;
             }
             while let Some(hashed) = self.hasher.poll()? {
                 self.hashed(work, &hashed);

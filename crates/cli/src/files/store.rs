@@ -4,7 +4,7 @@
 //! symbolic links, so nothing is created, read or replaced outside; a file gets its name only when it is whole and
 //! verified, in one step; no two transfers receive a file of the same name at once.
 
-use super::digest::Value;
+use super::digest::{Value, became_shorter};
 use super::progress::Who;
 use super::protocol::{Item, PARTIAL_FOLDER, SafePath};
 use super::schedule::chunk_count;
@@ -264,10 +264,13 @@ impl Store {
         status.map_or(0, |status| u64::try_from(status.st_blocks).unwrap_or(0).saturating_mul(512))
     }
 
-    /// Whether what arrives of a file has been made shorter than [`begin`](Self::begin) left it.
-    pub(super) fn is_cut_off(&self, item: &Item) -> bool {
+    /// Fails if somebody has made what arrives of a file shorter than [`begin`](Self::begin) left it.
+    pub(super) fn check_length(&self, item: &Item) -> Result<(), Error> {
         let status = rustix::fs::statat(&self.partial, content_name(&item.path), AtFlags::SYMLINK_NOFOLLOW);
-        status.is_ok_and(|status| u64::try_from(status.st_size).is_ok_and(|bytes| bytes < item.bytes()))
+        if status.is_ok_and(|status| u64::try_from(status.st_size).is_ok_and(|bytes| bytes < item.bytes())) {
+            return Err(became_shorter(&partial_name(item)));
+        }
+        Ok(())
     }
 
     pub(super) fn overwrites(&self) -> bool {
@@ -472,6 +475,7 @@ impl Store {
 
     /// Gives a verified file its permissions, its time and its name.
     pub(super) fn place(&self, item: &Item, sync: bool) -> Result<(), Error> {
+        self.check_length(item)?;
         let content = content_name(&item.path);
         let place = || {
             let file = self.open_partial(&content, OFlags::RDWR)?;
@@ -577,6 +581,11 @@ fn times(item: &Item) -> Timestamps {
 /// takes.
 fn content_name(path: &SafePath) -> String {
     blake3::hash(path.as_bytes()).to_hex()[..40].to_owned()
+}
+
+/// What arrives of a file, for people.
+pub(super) fn partial_name(item: &Item) -> String {
+    format!("what had arrived of {} in {PARTIAL_FOLDER}", item.path.display())
 }
 
 fn state_name(path: &SafePath) -> String {

@@ -230,6 +230,11 @@ impl Vrp {
                 "{} has stopped answering: it was ended, or the network between is down",
                 self.peer
             )),
+            pinnace::Error::FrameFailed(Failure::Swallowed) => Error::peer_gone(format!(
+                "{} answers, but no frames reach it any more: the path has begun to lose all packets of their size in silence, \
+                 and carries smaller ones; run the command again",
+                self.peer
+            )),
             error => Error::from(error),
         }
     }

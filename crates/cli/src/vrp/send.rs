@@ -161,6 +161,10 @@ impl Peer {
                 "{to} has not answered for {seconds} s: it was ended, or the network between is down; run the command again \
                  when it is back"
             )),
+            pinnace::Error::FrameFailed(Failure::Swallowed) => Error::peer_gone(format!(
+                "{to} answers, but no data reach it: the path loses all packets of their size in silence, and carries smaller \
+                 ones; run the command again without --packet-size, or with --packet-size 500"
+            )),
             // Only who ends refuses what it has taken.
             pinnace::Error::FrameFailed(Failure::Refused) if sender.counters().frames_dropped > 0 => {
                 Error::peer_gone(format!("{to} ended in the middle; run the command again"))

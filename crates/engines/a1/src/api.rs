@@ -337,9 +337,10 @@ impl A1 {
         (last > now).then(|| last.since(now))
     }
 
-    /// Whether every connection has ended.
+    /// Whether nobody is left to be waited for: every connection has ended, but those to whom nothing is to be said and of
+    /// whom nothing has come but an OPEN, which anybody may have sent in their name.
     pub fn is_quiet(&self) -> bool {
-        self.connections.iter().all(|(_, connection)| connection.is_told)
+        self.connections.iter().all(|(_, connection)| connection.is_told || connection.may_be_nobodys())
     }
 }
 

@@ -672,6 +672,11 @@ impl Connection {
         }
     }
 
+    /// Whether nothing of the peer is known but an OPEN from its address, and nothing is to be sent to it.
+    pub(crate) fn may_be_nobodys(&self) -> bool {
+        !self.is_validated && self.outgoing.is_quiet()
+    }
+
     /// The end that this side has said is known to the peer, or never will be.
     pub(crate) fn end_closing(&mut self, shared: &mut Shared) {
         if !self.is_told {

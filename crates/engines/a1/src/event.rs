@@ -112,6 +112,9 @@ pub enum Failure {
     TimedOut,
     /// The peer has ceased to answer.
     Abandoned,
+    /// The peer answers, but a block does not reach it however often it is repeated: a path may lose all long datagrams, and
+    /// carry short ones. A connection with smaller blocks may get through.
+    Swallowed,
     /// The peer ended it in the middle (CLOSE 1).
     AbortedByPeer,
     /// The peer closed it before we had received everything that it sent.
@@ -141,6 +144,9 @@ impl core::fmt::Display for Failure {
             }
             Self::TimedOut => f.write_str("nobody answers there"),
             Self::Abandoned => f.write_str("the peer does not answer any more"),
+            Self::Swallowed => f.write_str(
+                "the peer answers, but its blocks do not reach it: the path may lose all datagrams of their size, and carry smaller ones",
+            ),
             Self::AbortedByPeer => f.write_str("the peer ended the connection in the middle"),
             Self::Unfinished => f.write_str("the peer closed the connection before all that it sent had come"),
             Self::LingerOver => {

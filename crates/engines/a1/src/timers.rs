@@ -72,8 +72,11 @@ impl Connection {
         shared.counters.timeouts += u64::from(has_expired != Expired::Nothing);
         let is_silent = self.silent_at(shared).is_some_and(|at| at <= now);
         let is_futile = self.outgoing.futile_at(shared.config.silence).is_some_and(|at| at <= now);
-        if has_expired == Expired::GivenUp || is_silent || is_futile || !self.change.qos.expire(now) {
-            self.abandon(shared);
+        // What a set sends is not cut anew for one of its sinks.
+        let is_in_vain = self.cast.is_none() && self.outgoing.is_too_large();
+        if has_expired == Expired::GivenUp || is_silent || is_futile || is_in_vain || !self.change.qos.expire(now) {
+            let is_swallowed = !is_silent && self.outgoing.is_swallowed();
+            self.fail(shared, if is_swallowed { Failure::Swallowed } else { Failure::Abandoned });
         }
     }
 
@@ -82,11 +85,6 @@ impl Connection {
         self.phase = Phase::Over;
         self.close_is_unanswered = !self.peer_has_closed;
         self.end_closing(shared);
-    }
-
-    /// The peer is given up. It is told once, in case that it lives.
-    fn abandon(&mut self, shared: &mut Shared) {
-        self.fail(shared, Failure::Abandoned);
     }
 
     /// The connection ends at once, and the peer is told.

@@ -336,6 +336,21 @@ fn who_accepts_asks_first_if_the_opener_says_nothing() {
     assert_eq!(half.a1().counters().round_trips, 1);
 }
 
+//= A-18 test
+#[test]
+fn nobody_waits_for_an_opener_who_was_never_seen_unless_something_is_for_him() {
+    let mut half = server_of(Config { validates: false, ..config(record()) });
+    let mut liar = Liar::new(PEER, 0x77, record());
+    half.feed(PEER, &liar.open(PORT, &[], None));
+    let id = accepted(&half);
+    assert!(half.a1().is_quiet(), "anybody may have said that in his name");
+    send(&mut half, id, 300);
+    assert!(!half.a1().is_quiet(), "this may still reach him");
+    liar.learn(&half.take());
+    half.feed(PEER, &liar.answer(Kind::Sync, 0, &[]).bytes());
+    assert!(!half.a1().is_quiet(), "he is there");
+}
+
 //= A-10 test
 #[test]
 fn a_window_above_the_limit_is_taken_for_the_largest_below_it() {

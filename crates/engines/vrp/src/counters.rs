@@ -27,6 +27,10 @@ pinnace_core::counters! {
         packets_let_go,
         /// Packets that the receivers reported as lost for good.
         packets_lost,
+        /// How often the path was found to lose large datagrams in silence.
+        black_holes,
+        /// Frames begun anew for that, with smaller packets.
+        frames_begun_anew,
         /// Control packets received.
         controls_received,
         /// Control packets for no frame of ours, and answers that came too late to matter.

@@ -108,6 +108,8 @@ pub enum Failure {
     Refused,
     /// Nothing valid was heard for the life time-out (V-S11).
     PeerGone,
+    /// The receiver answers, but nothing was heard of this frame for the life time-out: packets of its size do not reach it.
+    Swallowed,
     /// The receiver contradicts itself or us: acknowledgements of what was never sent, or a frame that it has lost (V-S6
     /// to V-S8).
     Protocol,
@@ -124,6 +126,9 @@ impl core::fmt::Display for Failure {
         f.write_str(match self {
             Self::Refused => "the receiver refused the frame: it has no room for it, or takes it for an old one",
             Self::PeerGone => "the peer has not answered for too long; it may be gone",
+            Self::Swallowed => {
+                "the peer answers, but no data reach it: the path may lose all packets of their size, and carry smaller ones"
+            }
             Self::Protocol => "the receiver answered what cannot be: it has lost the frame, or is not our receiver",
             Self::Breach => "the receiver reports losses that the frame's contract does not allow",
             Self::Late => "the frame could not be delivered within its contract before its time was over",

@@ -60,6 +60,8 @@ pub struct FrameSpec {
     pub terms: Option<Terms>,
     /// `P`, if not the endpoint's: 1 to 65,501.
     pub packet_bytes: Option<u16>,
+    /// Nobody asked for this `P`: it may be less where the path turns out to lose larger packets.
+    pub takes_smaller_packets: bool,
     /// `W`, if not the endpoint's: 1 to 16,384 packets.
     pub window: Option<u16>,
     /// Nobody asked for this `W`: the frame may as well be one that was announced with another.
@@ -78,6 +80,7 @@ impl FrameSpec {
             size,
             terms: None,
             packet_bytes: None,
+            takes_smaller_packets: false,
             window: None,
             takes_any_window: false,
             repeat_until: None,

@@ -4,14 +4,14 @@
 //! [`Context::next_date`]; the application is told of its end once.
 
 use crate::incoming::Incoming;
-use crate::outgoing::{Asking, Outgoing, Terms, step_below};
+use crate::outgoing::{Asking, Outgoing, Terms};
 use crate::patience::{KeepAlive, Silence};
 use crate::shared::{Place, Shared};
 use crate::space::Space;
 use crate::validation::Proof;
 use crate::{ContextId, ControlBlock, Event, Failure, ListenerId, Service, XtpCounters};
 use core::time::Duration;
-use pinnace_core::{Address, ContextKey, Time, TimerHandle};
+use pinnace_core::{Address, ContextKey, Time, TimerHandle, step_below};
 use pinnace_wire::xtp::{Codec, Header, Key, Kind, Options};
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -4,10 +4,9 @@
 use crate::diag::Diags;
 use crate::ended::Ended;
 use crate::farewell::Farewells;
-use crate::outgoing::SMALLEST_DATAGRAM;
 use crate::{Config, ContextId, Event, XtpCounters};
 use core::time::Duration;
-use pinnace_core::{Address, ContextKey, Departure, Secrets, SmallPaths, Time, TimerWheel, Turns};
+use pinnace_core::{Address, ContextKey, Departure, SMALLEST_DATAGRAM, Secrets, SmallPaths, Time, TimerWheel, Turns};
 use pinnace_wire::xtp::{Code, Header, Value};
 use std::collections::{BTreeMap, VecDeque};
 

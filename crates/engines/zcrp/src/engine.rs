@@ -187,6 +187,10 @@ impl Engine for Zcrp {
         }
     }
 
+    fn may_be_cut(&self) -> bool {
+        self.sender.as_ref().is_some_and(Sender::may_be_cut)
+    }
+
     fn plan_receive(&self, plan: &mut ReceivePlan) {
         if let Some(receiver) = &self.receiver {
             receiver.plan_receive(plan);

@@ -36,6 +36,9 @@ pub enum Failure {
     TooLong,
     /// Nothing was heard from the peer for the configured time while work was outstanding (Z-19).
     PeerGone,
+    /// The peer says that it is there, but of what has begun nothing has arrived for three times that time, however often it was
+    /// sent (Z-19): the path loses all datagrams of this size, or the peer was started again and knows nothing of it.
+    Swallowed,
     /// This end was closed while the message was under way.
     Closed,
 }
@@ -45,6 +48,7 @@ impl core::fmt::Display for Failure {
         f.write_str(match self {
             Self::TooLong => "the message is longer than the receiver's buffer",
             Self::PeerGone => "the peer has not answered for too long; it may be gone",
+            Self::Swallowed => "the peer is there, but units of this size do not arrive any more",
             Self::Closed => "the endpoint was closed before the message completed",
         })
     }

@@ -59,6 +59,11 @@ impl Liveness {
         Some(stalled.map_or(silent, |stalled| silent.min(stalled)))
     }
 
+    /// Whether the peer went on to speak, without an answer to what has begun, for longer than it may be silent.
+    pub(crate) fn is_heard_in_vain(&self) -> bool {
+        self.begun_since.is_some_and(|since| since.max(self.answered_at) + self.timeout <= self.heard_at)
+    }
+
     /// When half the time has passed after which a silent peer counts as gone.
     pub(crate) fn half_time(&self) -> Option<Time> {
         Some(self.outstanding_since?.max(self.heard_at) + self.timeout / 2)
@@ -93,8 +98,10 @@ mod tests {
         liveness.set_outstanding(at(100), true, false);
         liveness.on_heard(at(109));
         assert_eq!(liveness.deadline(), Some(at(119)), "any valid datagram will do for a while");
+        assert!(!liveness.is_heard_in_vain());
         liveness.on_heard(at(128));
         assert_eq!(liveness.deadline(), Some(at(130)));
+        assert!(liveness.is_heard_in_vain());
         liveness.on_answered(at(129));
         assert_eq!(liveness.deadline(), Some(at(139)));
         liveness.set_outstanding(at(130), false, true);

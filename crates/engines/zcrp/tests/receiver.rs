@@ -445,7 +445,7 @@ fn an_idle_sender_of_another_life_does_not_keep_a_message_alive() {
         half.feed(&piece(0, 1, 1 << 20, 1000));
         half.millis(1000);
     }
-    assert!(half.take_events().iter().any(received(0, Err(Failure::PeerGone))));
+    assert!(half.take_events().iter().any(received(0, Err(Failure::Swallowed))));
 }
 
 #[test]

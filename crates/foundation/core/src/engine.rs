@@ -69,6 +69,12 @@ pub trait Engine {
         let _ = (now, event);
     }
 
+    /// Out: whether the network may cut what is too large for it, as if that had been reported
+    /// ([`PathEvent::TooLarge`]): it seems to be lost in silence. Drivers look before they send, and do not take it back.
+    fn may_be_cut(&self) -> bool {
+        false
+    }
+
     /// In: whether the application is still queueing. While held, only full trains leave, unless nothing is in transit;
     /// so small messages that are queued one after the other share trains. The driver releases as soon as a thread
     /// waits or the background worker takes over, and polls for what was held back. An engine may ignore it.

@@ -45,7 +45,7 @@ pub use departure::Departure;
 pub use engine::{Driven, Engine, PathEvent, PollAt};
 pub use interval::{IntervalSet, Missing, TooFragmented, Unwrapper32, unwrap32};
 pub use pacer::{Pacer, piece_of_burst};
-pub use paths::SmallPaths;
+pub use paths::{SAFE_DATAGRAM, SMALLEST_DATAGRAM, SmallPaths, step_below};
 pub use plan::{Move, Placed, ReceivePlan, RxMeta, Segment, Slot, Source};
 pub use random::{Random, mix64};
 pub use rtt::{RttConfig, RttEstimator};

@@ -1,4 +1,4 @@
-//! The paths that carry less than usual, by the hosts that they lead to.
+//! The paths that carry less than usual, by the hosts that they lead to; and what to try where large datagrams get lost.
 //!
 //! Reports of them can be forged (ICMP), so one costs only the packets towards that host, no packet gets smaller than every
 //! path carries, and after a while larger ones are tried again, as path MTU discovery does (RFC 8201, 4). Always true: no
@@ -8,6 +8,22 @@
 use crate::{Address, Time};
 use core::time::Duration;
 use std::collections::VecDeque;
+
+/// Nearly every path carries datagrams of so many bytes (RFC 9000, 14).
+pub const SAFE_DATAGRAM: u32 = 1200;
+/// Every path carries datagrams of so many bytes: 576 (RFC 791) less the headers of IP and UDP.
+pub const SMALLEST_DATAGRAM: u32 = 548;
+
+/// Larger ones than this are tried no longer where those with so many bytes get lost in silence; `None`: every path carries
+/// them.
+///
+/// ```
+/// use pinnace_core::step_below;
+/// assert_eq!([8972, 1201, 1200, 548].map(step_below), [Some(1200), Some(1200), Some(548), None]);
+/// ```
+pub fn step_below(bytes: u32) -> Option<u32> {
+    [SAFE_DATAGRAM, SMALLEST_DATAGRAM].into_iter().find(|step| bytes > *step)
+}
 
 /// Few paths are small; whoever forges many of them makes each cost a refused datagram again.
 const MOST: usize = 64;

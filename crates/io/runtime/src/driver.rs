@@ -11,6 +11,7 @@
 //!   since;
 //! - a turn that finds nothing to do costs one read of the clock and one attempt to read the link.
 
+use crate::Concerned;
 use pinnace_core::{BufferId, Part};
 use pinnace_core::{Driven, Engine, Move, PathEvent, Placed, PollAt, ReceivePlan, Time, Train, TrainLimits};
 use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, Received, SendOutcome, Sums};
@@ -22,6 +23,12 @@ pub trait EventSink<Event> {
     /// The engine reports. Called with the endpoint's lock held: it must not call the endpoint. `memory` is there to
     /// take buffers back.
     fn handle_event(&mut self, event: Event, memory: &mut BufferTable);
+
+    /// Whom it concerns what has happened since the last time this was asked, beside those who wait for anything. Asked after
+    /// events.
+    fn take_concerned(&mut self) -> Concerned {
+        Concerned::EVERYBODY
+    }
 
     /// Whether something is under way that needs a driver although the engine has no timer for it, such as a posted
     /// receive. Asked when an application thread leaves.
@@ -126,6 +133,8 @@ pub struct Driver<E, L> {
     pinned: Vec<(BufferId, Option<u32>)>,
     /// The engine may have more to send although nothing is held.
     unfinished: bool,
+    /// The engine has asked that the network cut what is too large.
+    may_be_cut: bool,
     epoch: Instant,
     now: Time,
     /// When the process had been stopped for the last time.
@@ -159,6 +168,7 @@ impl<E: Engine, L: Link> Driver<E, L> {
             held: false,
             pinned: Vec::new(),
             unfinished: false,
+            may_be_cut: false,
             epoch: Instant::now(),
             now: Time::ZERO,
             stopped: None,
@@ -457,6 +467,11 @@ impl<E: Engine, L: Link> Driver<E, L> {
 
     /// Sends the train; returns false if the link is full.
     fn send(&mut self) -> io::Result<bool> {
+        if !self.may_be_cut && self.engine.engine().may_be_cut() {
+            self.may_be_cut = true;
+            // Where that is not possible nothing changes.
+            self.link.allow_fragmentation();
+        }
         let mut outcome = self.link.send(&self.train, &self.memory)?;
         if let SendOutcome::TooLarge(fits) = outcome {
             let to = self.train.destination();

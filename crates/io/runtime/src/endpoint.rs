@@ -1,21 +1,18 @@
 //! The thread-safe face of a driver: calls, waits, tasks and a readiness descriptor.
 //!
-//! The thread that waits does the work: [`Endpoint::wait_until`] drives the engine itself, or, while another thread does,
+//! The thread that waits does the work (`about.rs`): [`Endpoint::wait_until`] drives the engine itself, or, while another thread does,
 //! waits to take over. A background worker drives while no application thread is inside.
 
+use crate::about::About;
 use crate::shared::{EndpointCounters, Locked, Role, Seat, Shared};
-use crate::wake::is_readable;
-use crate::{DriverCounters, EndpointConfig, EndpointError, EventSink, Progress, WaitError, Waiting, worker};
+use crate::{DriverCounters, EndpointConfig, EndpointError, EventSink, Progress, Topic, WaitError, Waiting, worker};
 use pinnace_core::{Engine, Time};
 use pinnace_link::{BufferTable, Link, LinkCounters};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use std::{fmt, io};
-
-/// How often a thread that follows looks at the descriptor that it watches beside.
-const BESIDE_FOLLOWING: Duration = Duration::from_millis(1);
 
 /// What a call of the application works on.
 #[derive(Debug)]
@@ -135,8 +132,7 @@ where
         ready: impl FnMut(&mut S) -> Option<R>,
         deadline: Option<Instant>,
     ) -> Result<R, WaitError> {
-        // With nothing beside there is something, or an error.
-        self.wait_and_watch(None, ready, deadline).and_then(|found| found.ok_or(WaitError::Timeout))
+        self.about(Topic::ANYTHING).wait_until(ready, deadline)
     }
 
     /// Like [`Endpoint::wait_until`], for a thread that serves other descriptors as well: returns `None` as soon as `beside` (an
@@ -151,46 +147,13 @@ where
         ready: impl FnMut(&mut S) -> Option<R>,
         deadline: Option<Instant>,
     ) -> Result<Option<R>, WaitError> {
-        self.wait_and_watch(Some(beside), ready, deadline)
+        self.about(Topic::ANYTHING).wait_and_watch(Some(beside), ready, deadline)
     }
 
-    /// `None`: `beside` is readable.
-    fn wait_and_watch<R>(
-        &self,
-        beside: Option<BorrowedFd<'_>>,
-        mut ready: impl FnMut(&mut S) -> Option<R>,
-        deadline: Option<Instant>,
-    ) -> Result<Option<R>, WaitError> {
-        let mut place = Place { endpoint: self, core: self.handle.shared.lock(), drives: false };
-        let core = &mut place.core;
-        core.is_served |= beside.is_some();
-        self.handle.shared.rest.count();
-        loop {
-            if let Some(result) = ready(&mut core.state) {
-                return Ok(Some(result));
-            }
-            core.check()?;
-            if core.seat != Seat::Application {
-                break;
-            }
-            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                return Err(WaitError::Timeout);
-            }
-            if beside.is_some_and(is_readable) {
-                return Ok(None);
-            }
-            core.followers += 1;
-            core.counters.application_follows += 1;
-            let look = beside.map(|_| Instant::now() + BESIDE_FOLLOWING);
-            core.wait(&self.handle.shared.turn, look.into_iter().chain(deadline).min());
-            core.followers -= 1;
-        }
-        // The worker, if it has the seat, steps aside when it wakes; nobody waits for that.
-        core.rouse(Role::Worker);
-        core.seat = Seat::Application;
-        core.counters.application_drives += 1;
-        place.drives = true;
-        place.drive(beside, ready, deadline)
+    /// As [`Endpoint::wait_until`], [`Endpoint::wait`] and [`Endpoint::poll_wait`], for whoever waits for one thing of many: it is woken
+    /// when something has happened that [concerns](EventSink::take_concerned) the topic, and not whatever happens.
+    pub const fn about(&self, topic: Topic) -> About<'_, E, L, S> {
+        About { endpoint: self, topic }
     }
 
     /// Like [`Endpoint::wait_until`], for a task: the task is woken when there may be something new. Starts the
@@ -199,43 +162,17 @@ where
         &self,
         context: &mut Context<'_>,
         waiting: &mut Waiting,
-        mut ready: impl FnMut(&mut S) -> Option<R>,
+        ready: impl FnMut(&mut S) -> Option<R>,
     ) -> Poll<Result<R, EndpointError>> {
-        let shared = &self.handle.shared;
-        let mut core = shared.lock();
-        if let Some(result) = ready(&mut core.state) {
-            drop(core);
-            waiting.stop();
-            return Poll::Ready(Ok(result));
-        }
-        if core.error.is_none() && core.seat != Seat::Application {
-            core.release();
-            let _ = core.turn(None);
-            if let Some(result) = ready(&mut core.state) {
-                core.rouse_outdated();
-                drop(core);
-                waiting.stop();
-                return Poll::Ready(Ok(result));
-            }
-        }
-        core.check()?;
-        let old = core.wakers.add(waiting, context.waker());
-        core.prompt_until = core.driver.last_now() + core.config.grace;
-        core.rouse_outdated();
-        let started = self.ensure_prompt_worker(&mut core);
-        drop(core);
-        drop(old);
-        started?;
-        Poll::Pending
+        self.about(Topic::ANYTHING).poll_wait(context, waiting, ready)
     }
 
     /// Like [`Endpoint::wait_until`], as a future.
     ///
     /// # Errors
     /// If the endpoint is of no use any more.
-    pub async fn wait<R>(&self, mut ready: impl FnMut(&mut S) -> Option<R>) -> Result<R, EndpointError> {
-        let mut waiting = Waiting::default();
-        std::future::poll_fn(|context| self.poll_wait(context, &mut waiting, &mut ready)).await
+    pub async fn wait<R>(&self, ready: impl FnMut(&mut S) -> Option<R>) -> Result<R, EndpointError> {
+        self.about(Topic::ANYTHING).wait(ready).await
     }
 
     /// The application is about to do something else: what is there is handled now, and the worker takes over at once, not
@@ -254,7 +191,7 @@ where
 
     /// Makes everybody who waits look at the state again.
     pub fn notify(&self) {
-        self.handle.shared.lock().announce(None);
+        self.handle.shared.lock().tell_everybody();
     }
 
     /// A descriptor that becomes readable when completions are there ([`EventSink::is_ready`]), for event loops. Valid
@@ -265,7 +202,7 @@ where
     pub fn readiness_fd(&self) -> Result<BorrowedFd<'_>, EndpointError> {
         let mut core = self.handle.shared.lock();
         core.announces = true;
-        core.announce(None);
+        core.tell_everybody();
         self.ensure_prompt_worker(&mut core)?;
         drop(core);
         Ok(self.handle.shared.readiness.as_fd())
@@ -351,9 +288,13 @@ where
         self.handle.shared.lock()
     }
 
+    pub(crate) fn shared(&self) -> &Shared<E, L, S> {
+        &self.handle.shared
+    }
+
     /// Starts the worker if something is left to do when this thread goes. If no thread can be had the next call tries
     /// again; waiting threads drive all the same.
-    fn ensure_worker(&self, core: &mut Locked<'_, E, L, S>) {
+    pub(crate) fn ensure_worker(&self, core: &mut Locked<'_, E, L, S>) {
         if core.worker.is_none()
             && core.config.worker
             && (core.next() != pinnace_core::PollAt::Ingress || core.driver.is_blocked() || core.state.is_outstanding())
@@ -363,90 +304,12 @@ where
     }
 
     /// Somebody waits who cannot drive.
-    fn ensure_prompt_worker(&self, core: &mut Locked<'_, E, L, S>) -> Result<(), EndpointError> {
+    pub(crate) fn ensure_prompt_worker(&self, core: &mut Locked<'_, E, L, S>) -> Result<(), EndpointError> {
         worker::start(&self.handle.shared, core).map_err(|error| EndpointError::Link(Arc::new(error)))?;
         if core.seat == Seat::Free {
             self.handle.shared.rest.notify();
         }
         Ok(())
-    }
-}
-
-/// A thread inside [`Endpoint::wait_until`]. Hands over when it leaves, however it leaves.
-struct Place<'a, E, L, S>
-where
-    E: Engine + Send + 'static,
-    L: Link + 'static,
-    S: EventSink<E::Event> + Send + 'static,
-{
-    endpoint: &'a Endpoint<E, L, S>,
-    core: Locked<'a, E, L, S>,
-    drives: bool,
-}
-
-impl<E, L, S> Place<'_, E, L, S>
-where
-    E: Engine + Send + 'static,
-    L: Link + 'static,
-    S: EventSink<E::Event> + Send + 'static,
-{
-    fn drive<R>(
-        &mut self,
-        beside: Option<BorrowedFd<'_>>,
-        mut ready: impl FnMut(&mut S) -> Option<R>,
-        deadline: Option<Instant>,
-    ) -> Result<Option<R>, WaitError> {
-        let core = &mut self.core;
-        let deadline = deadline.map(|deadline| core.driver.time_of(deadline));
-        let mut idle_since = None;
-        core.release();
-        loop {
-            let progress = core.turn(Some(Role::Application));
-            if let Some(result) = ready(&mut core.state) {
-                return Ok(Some(result));
-            }
-            core.check()?;
-            let Some(progress) = progress else { continue };
-            if deadline.is_some_and(|deadline| deadline <= progress.now) {
-                return Err(WaitError::Timeout);
-            }
-            if beside.is_some_and(is_readable) {
-                return Ok(None);
-            }
-            if progress.worked() {
-                idle_since = None;
-                core.give_way();
-            } else if !core.spin(&mut idle_since) {
-                core.sleep(Role::Application, deadline, beside);
-            }
-        }
-    }
-}
-
-impl<E, L, S> Drop for Place<'_, E, L, S>
-where
-    E: Engine + Send + 'static,
-    L: Link + 'static,
-    S: EventSink<E::Event> + Send + 'static,
-{
-    fn drop(&mut self) {
-        if !self.core.is_sound() {
-            return;
-        }
-        if self.drives {
-            self.core.seat = Seat::Free;
-        }
-        if self.core.seat == Seat::Application {
-            return;
-        }
-        let shared = &self.endpoint.handle.shared;
-        if self.core.followers > 0 {
-            self.core.counters.hand_overs += 1;
-            shared.turn.notify_one();
-        } else if self.core.worker_parked || self.core.is_prompt() {
-            shared.rest.notify();
-        }
-        self.endpoint.ensure_worker(&mut self.core);
     }
 }
 

@@ -13,6 +13,7 @@
 //! free. Endpoints do not survive `fork`.
 #![warn(missing_docs)]
 
+mod about;
 mod config;
 pub mod counters;
 mod driver;
@@ -21,14 +22,17 @@ mod process;
 mod publishing;
 mod rest;
 mod shared;
+mod topic;
 mod waiting;
 mod wake;
 mod worker;
 
+pub use about::About;
 pub use config::{EndpointConfig, EndpointError, Idle, WaitError};
 pub use driver::{Driver, DriverConfig, DriverCounters, EventSink, Progress};
 pub use endpoint::{Call, Endpoint};
 pub use process::OfProcess;
 pub use shared::EndpointCounters;
+pub use topic::{Concerned, Topic};
 pub use waiting::{Waiting, WakeLater, Wakers, wake};
 pub use wake::WakeFd;

@@ -14,7 +14,8 @@
 
 use crate::publishing::Published;
 use crate::rest::Rest;
-use crate::waiting::Wakers;
+use crate::topic::{Concerned, Followers, ROOMS, Topic};
+use crate::waiting::Tasks;
 use crate::wake::{Bed, WakeFd};
 use crate::{Driver, EndpointConfig, EndpointError, EventSink, Idle, Progress};
 use pinnace_core::{Engine, PollAt, Time};
@@ -100,14 +101,16 @@ pub(crate) struct Core<E, L, S> {
     pub(crate) state: S,
     pub(crate) config: EndpointConfig,
     pub(crate) seat: Seat,
-    pub(crate) followers: usize,
+    pub(crate) followers: Followers,
+    /// What the thread waits for that drives.
+    pub(crate) topic: Topic,
     sleeps: [Option<Sleep>; 2],
     /// The engine holds back what the application queues, at most until then.
     pub(crate) held: Option<Time>,
     last_read: Time,
     /// Others ran on the core of the thread that drives when it was offered last.
     is_crowded: bool,
-    pub(crate) wakers: Wakers,
+    pub(crate) tasks: Tasks,
     /// Tasks have waited lately, and will again.
     pub(crate) prompt_until: Time,
     /// A thread serves it beside other descriptors, and will be back soon.
@@ -178,12 +181,12 @@ impl<E: Engine, L: Link, S: EventSink<E::Event>> Core<E, L, S> {
 
     /// Whether somebody waits who cannot drive: then the worker must not be late.
     pub(crate) fn is_prompt(&self) -> bool {
-        self.announces || !self.worker_reads || !self.wakers.is_empty() || self.prompt_until > self.driver.last_now()
+        self.announces || !self.worker_reads || !self.tasks.is_empty() || self.prompt_until > self.driver.last_now()
     }
 
     /// Whether an application thread waits inside.
     pub(crate) fn is_inside(&self) -> bool {
-        self.seat == Seat::Application || self.followers > 0
+        self.seat == Seat::Application || !self.followers.is_empty()
     }
 }
 
@@ -193,8 +196,8 @@ pub(crate) struct Shared<E, L, S> {
     core: Mutex<Core<E, L, S>>,
     /// Threads that want the lock now: the driver looks here between two turns instead of releasing the lock each time.
     wanted: AtomicUsize,
-    /// Where threads wait while another drives.
-    pub(crate) turn: Condvar,
+    /// Where threads wait while another drives, by topic.
+    rooms: [Condvar; ROOMS],
     /// Where the worker rests while the application is about.
     pub(crate) rest: Rest,
     beds: [Bed; 2],
@@ -213,12 +216,13 @@ where
             state,
             config,
             seat: Seat::Free,
-            followers: 0,
+            followers: Followers::default(),
+            topic: Topic::ANYTHING,
             sleeps: [None; 2],
             held: None,
             last_read: Time::ZERO,
             is_crowded: false,
-            wakers: Wakers::default(),
+            tasks: Tasks::default(),
             prompt_until: Time::ZERO,
             is_served: false,
             announces: false,
@@ -235,7 +239,7 @@ where
         Ok(Arc::new(Self {
             core: Mutex::new(core),
             wanted: AtomicUsize::new(0),
-            turn: Condvar::new(),
+            rooms: [const { Condvar::new() }; ROOMS],
             rest: Rest::default(),
             beds: [Bed::new()?, Bed::new()?],
             readiness: WakeFd::new()?,
@@ -385,8 +389,25 @@ where
         }
     }
 
-    /// Waits to be notified.
-    pub(crate) fn wait(&mut self, condition: &Condvar, deadline: Option<std::time::Instant>) {
+    /// Waits while another thread drives, until something has happened that concerns the topic, or this one is to drive.
+    pub(crate) fn follow(&mut self, topic: Topic, deadline: Option<std::time::Instant>) {
+        self.followers.enter(topic);
+        self.counters.application_follows += 1;
+        self.wait(&self.shared.rooms[topic.room()], deadline);
+        self.followers.leave(topic);
+    }
+
+    /// The seat is free: a thread that follows is to take it, if there is one.
+    pub(crate) fn hand_over(&mut self) -> bool {
+        let room = self.followers.any();
+        if let Some(room) = room {
+            self.counters.hand_overs += 1;
+            self.shared.rooms[room].notify_one();
+        }
+        room.is_some()
+    }
+
+    fn wait(&mut self, condition: &Condvar, deadline: Option<std::time::Instant>) {
         let Some(guard) = self.guard.take() else { return };
         self.guard = Some(match deadline {
             Some(deadline) => {
@@ -427,19 +448,29 @@ where
         }
     }
 
-    /// Tells everybody who waits (but the caller, if it is a driver) that the state has changed.
+    /// Tells those whom events concern (but the caller, if it is a driver) that the state has changed.
     pub(crate) fn announce(&mut self, me: Option<Role>) {
-        if self.followers > 0 {
-            self.shared.turn.notify_all();
+        let concerned = self.state.take_concerned();
+        self.tell(concerned, me);
+    }
+
+    /// Tells everybody who waits.
+    pub(crate) fn tell_everybody(&mut self) {
+        self.tell(Concerned::EVERYBODY, None);
+    }
+
+    fn tell(&mut self, concerned: Concerned, me: Option<Role>) {
+        for room in concerned.rooms(self.followers.taken()) {
+            self.shared.rooms[room].notify_all();
         }
-        if me != Some(Role::Application) {
+        if me != Some(Role::Application) && concerned.includes(self.topic) {
             self.rouse(Role::Application);
         }
         if self.announces && !self.announced && (self.error.is_some() || self.state.is_ready()) {
             self.announced = true;
             self.shared.readiness.signal();
         }
-        if let Some(wakers) = self.wakers.take() {
+        if let Some(wakers) = self.tasks.take(concerned) {
             // Not under the lock: a waker may run the task at once, and the task may call us.
             self.unlocked(|| wakers.wake());
         }
@@ -452,7 +483,7 @@ where
         }
         self.shared.rest.notify();
         self.rouse(Role::Worker);
-        self.announce(None);
+        self.tell_everybody();
     }
 
     /// One turn of the driver, and its consequences for those who wait. Failures are stored.

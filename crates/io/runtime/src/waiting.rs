@@ -3,6 +3,7 @@
 //! Always true: a waker is kept no longer than its task waits; what is left of those that have stopped is at most as much as
 //! those that wait, and a little.
 
+use crate::topic::{Concerned, ROOMS, Topic};
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,12 +33,16 @@ impl Slot {
 /// assert!(wakers.is_empty());
 /// ```
 #[derive(Debug, Default)]
-pub struct Waiting(Option<Arc<Slot>>);
+pub struct Waiting {
+    slot: Option<Arc<Slot>>,
+    /// Of an endpoint's tasks.
+    topic: Topic,
+}
 
 impl Waiting {
     /// There is nothing to wait for any more.
     pub(crate) fn stop(&mut self) {
-        if let Some(slot) = self.0.take() {
+        if let Some(slot) = self.slot.take() {
             let waker = slot.lock().take();
             // Not under the lock: with it a task may go, which waits itself.
             drop(waker);
@@ -58,7 +63,7 @@ pub struct Wakers(Vec<Arc<Slot>>);
 impl Wakers {
     /// From now on the task is woken. Returns a waker that is not needed any more, to be dropped where no lock is held.
     pub fn add(&mut self, waiting: &mut Waiting, waker: &Waker) -> Option<Waker> {
-        let slot = waiting.0.get_or_insert_default();
+        let slot = waiting.slot.get_or_insert_default();
         let mut place = slot.lock();
         match &*place {
             Some(known) if known.will_wake(waker) => None,
@@ -73,11 +78,6 @@ impl Wakers {
                 None
             }
         }
-    }
-
-    /// All of them, and what is left of those that have stopped, if there are any.
-    pub(crate) fn take(&mut self) -> Option<Self> {
-        (!self.0.is_empty()).then(|| std::mem::take(self))
     }
 
     /// Whether nobody waits.
@@ -99,6 +99,47 @@ impl Wakers {
                 wake(waker);
             }
         }
+    }
+}
+
+/// The tasks that wait on an endpoint, by topic.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks {
+    /// As many as there are, from the first task on.
+    rooms: Vec<Wakers>,
+    /// Those that are not empty.
+    taken: u128,
+}
+
+impl Tasks {
+    /// As [`Wakers::add`], of those who wait for this topic.
+    pub(crate) fn add(&mut self, waiting: &mut Waiting, topic: Topic, waker: &Waker) -> Option<Waker> {
+        let moved = (waiting.topic != topic).then(|| waiting.slot.take()).flatten();
+        waiting.topic = topic;
+        self.rooms.resize_with(ROOMS, Wakers::default);
+        self.taken |= 1 << topic.room();
+        let old = self.rooms[topic.room()].add(waiting, waker);
+        // One of them is new, and has none.
+        moved.and_then(|slot| slot.lock().take()).or(old)
+    }
+
+    /// All who are concerned, and what is left of those that have stopped, if there are any.
+    pub(crate) fn take(&mut self, concerned: Concerned) -> Option<Wakers> {
+        let mut all: Option<Wakers> = None;
+        for room in concerned.rooms(self.taken) {
+            self.taken &= !(1 << room);
+            let mut wakers = std::mem::take(&mut self.rooms[room]);
+            match &mut all {
+                Some(all) => all.0.append(&mut wakers.0),
+                None => all = Some(wakers),
+            }
+        }
+        all
+    }
+
+    /// Whether nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        Concerned::EVERYBODY.rooms(self.taken).all(|room| self.rooms[room].is_empty())
     }
 }
 
@@ -223,6 +264,34 @@ mod tests {
         assert!(!wakers.is_empty());
         drop(stays);
         assert!(wakers.is_empty());
-        assert!(wakers.take().is_some() && wakers.take().is_none(), "nothing is left for good");
+    }
+
+    #[test]
+    fn those_are_woken_whom_it_concerns() {
+        let tasks = [(); 3].map(|()| Arc::new(Task::default()));
+        let woken = || tasks.each_ref().map(|task| task.0.load(Ordering::Relaxed));
+        let mut waiting: [Waiting; 3] = Default::default();
+        let mut all = Tasks::default();
+        let topics = [Topic::ANYTHING, Topic::of(3), Topic::of(4)];
+        let mut add =
+            |all: &mut Tasks, n: usize, topic| all.add(&mut waiting[n], topic, &Waker::from(Arc::clone(&tasks[n])));
+        for (n, topic) in topics.into_iter().enumerate() {
+            assert!(add(&mut all, n, topic).is_none());
+        }
+        let wake = |all: &mut Tasks, topics: &[Topic]| {
+            let mut concerned = Concerned::default();
+            topics.iter().for_each(|topic| concerned.add(*topic));
+            all.take(concerned).map(Wakers::wake).is_some()
+        };
+        assert!(wake(&mut all, &topics[1..2]));
+        assert_eq!(woken(), [1, 1, 0]);
+        assert!(!all.is_empty() && !wake(&mut all, &topics[1..2]), "they have been woken, and do not wait again");
+        // Whoever waits for something else instead is woken for that alone.
+        assert!(add(&mut all, 2, Topic::of(5)).is_some());
+        let _ = wake(&mut all, &topics[2..]);
+        assert_eq!(woken(), [1, 1, 0]);
+        assert!(wake(&mut all, &[Topic::of(5)]));
+        assert_eq!(woken(), [1, 1, 1]);
+        assert!(all.is_empty() && all.take(Concerned::EVERYBODY).is_none(), "nothing is left for good");
     }
 }

@@ -51,7 +51,7 @@ where
             core.counters.worker_takeovers += 1;
             core.release();
             drive(shared, &mut core);
-            leave(shared, &mut core);
+            leave(&mut core);
             continue;
         }
         let grace = (!core.worker_parked).then_some(core.config.grace);
@@ -90,7 +90,7 @@ where
     }
 }
 
-fn leave<E, L, S>(shared: &Shared<E, L, S>, core: &mut Locked<'_, E, L, S>)
+fn leave<E, L, S>(core: &mut Locked<'_, E, L, S>)
 where
     E: Engine,
     L: Link,
@@ -98,9 +98,6 @@ where
 {
     if core.seat == Seat::Worker {
         core.seat = Seat::Free;
-        if core.followers > 0 {
-            core.counters.hand_overs += 1;
-            shared.turn.notify_one();
-        }
+        core.hand_over();
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use pinnace_runtime::{EndpointConfig, EndpointError, Idle, WaitError};
+use pinnace_runtime::{EndpointConfig, EndpointError, Idle, Topic, WaitError};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Wake, Waker};
@@ -104,8 +104,9 @@ fn many_threads_call_and_wait_on_one_endpoint() {
     const THREADS: u64 = 6;
     const EACH: u64 = 1_000;
     for idle in [Idle::Block, Idle::ADAPTIVE] {
-        for worker in [false, true] {
+        for (worker, is_topical) in [(false, false), (true, false), (false, true), (true, true)] {
             let (client, server) = endpoints(EndpointConfig { idle, worker, ..EndpointConfig::default() });
+            client.call(|call| call.state.is_topical = is_topical).unwrap();
             let left = AtomicU64::new(THREADS);
             thread::scope(|scope| {
                 scope.spawn(|| {
@@ -118,7 +119,8 @@ fn many_threads_call_and_wait_on_one_endpoint() {
                     scope.spawn(move || {
                         for number in thread * EACH..(thread + 1) * EACH {
                             send(client, number);
-                            acked(client, number).unwrap();
+                            let look = |inbox: &mut Inbox| inbox.acked.remove(&number).then_some(());
+                            client.about(Topic::of(number)).wait_until(look, soon()).unwrap();
                         }
                         left.fetch_sub(1, Ordering::Relaxed);
                     });
@@ -129,6 +131,52 @@ fn many_threads_call_and_wait_on_one_endpoint() {
             assert!(resent < THREADS * EACH / 50, "{resent} came too late");
         }
     }
+}
+
+#[test]
+fn threads_and_tasks_look_when_it_concerns_them() {
+    const IDLE: u64 = 8;
+    const TURNS: u64 = 100;
+    let (client, server) = endpoints(EndpointConfig { idle: Idle::Block, ..EndpointConfig::default() });
+    client.call(|call| call.state.is_topical = true).unwrap();
+    let mut looked = Vec::new();
+    let looks: Vec<AtomicU64> = (0..2 * IDLE).map(|_| AtomicU64::new(0)).collect();
+    // No two of them share a room.
+    let number = |waiting: u64| TURNS + waiting;
+    let look = |waiting: u64| {
+        let looks = &looks[waiting as usize];
+        move |inbox: &mut Inbox| {
+            looks.fetch_add(1, Ordering::Relaxed);
+            inbox.acked.contains(&number(waiting)).then_some(())
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let done = |inbox: &mut Inbox| (inbox.received.len() as u64 == TURNS + 2 * IDLE).then_some(());
+            server.wait_until(done, soon()).unwrap();
+            let _ = server.wait_until(|_| None::<()>, Some(Instant::now() + 4 * RESEND));
+        });
+        for waiting in 0..IDLE {
+            let (client, look) = (&client, look(waiting));
+            scope.spawn(move || client.about(Topic::of(number(waiting))).wait_until(look, soon()).unwrap());
+        }
+        for waiting in IDLE..2 * IDLE {
+            let (client, look) = (&client, look(waiting));
+            scope.spawn(move || pollster::block_on(client.about(Topic::of(number(waiting))).wait(look)).unwrap());
+        }
+        eventually("all wait", || looks.iter().all(|looks| looks.load(Ordering::Relaxed) > 0));
+        for number in 0..TURNS {
+            send(&client, number);
+            let look = |inbox: &mut Inbox| inbox.acked.contains(&number).then_some(());
+            client.about(Topic::of(number)).wait_until(look, soon()).unwrap();
+        }
+        looked.extend(looks.iter().map(|looks| looks.load(Ordering::Relaxed)));
+        (0..2 * IDLE).for_each(|waiting| send(&client, number(waiting)));
+    });
+    looked.sort_unstable();
+    // Whoever drives looks in each turn; each may have been asked to once.
+    let followers = &looked[..looked.len() - 2];
+    assert!(followers.iter().all(|looks| *looks < TURNS / 4), "{looked:?}");
 }
 
 #[test]

@@ -414,6 +414,7 @@ impl<E: Engine> Host<E> {
             self.reports.push_back(PathEvent::TooLarge { to: self.train.destination(), fits });
             return;
         }
+        self.may_be_cut |= self.config.fragments && self.driven.engine().may_be_cut();
         counters.trains_sent += 1;
         counters.datagrams_sent += datagrams.len() as u64;
         counters.bytes_sent += train.bytes() as u64;

@@ -12,6 +12,7 @@ use super::{Connection, Failure, Full, Group, Qos, Refused, Sending, SlowSink, S
 use crate::attempts::Attempts;
 use crate::{Error, Message, Unsent};
 use pinnace_a1::CastId;
+use pinnace_runtime::Topic;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::Deref;
@@ -324,7 +325,12 @@ impl Socket {
         is_tracked: bool,
         attempts: Attempts<'_>,
     ) -> Result<(CastId, u64), Unsent> {
-        attempts.queue(&self.inner.end.port, message, |message| self.cast(message, is_tracked), has_room)
+        attempts.queue(
+            &self.inner.end.port.about(Topic::ANYTHING),
+            message,
+            |message| self.cast(message, is_tracked),
+            has_room,
+        )
     }
 
     /// Like [`Socket::send`], for tasks: the future waits for room.
@@ -350,7 +356,14 @@ impl Socket {
         is_tracked: bool,
         attempts: Attempts<'_>,
     ) -> Result<(CastId, u64), Unsent> {
-        attempts.queue_async(&self.inner.end.port, message, |message| self.cast(message, is_tracked), has_room).await
+        attempts
+            .queue_async(
+                &self.inner.end.port.about(Topic::ANYTHING),
+                message,
+                |message| self.cast(message, is_tracked),
+                has_room,
+            )
+            .await
     }
 
     /// Queues a copy of `bytes`, as [`Connection::send_copy`] does.
@@ -358,7 +371,12 @@ impl Socket {
     /// # Errors
     /// As [`Socket::send`].
     pub fn send_copy(&self, bytes: &[u8], full: Full) -> Result<(), Error> {
-        Attempts::from(full).queue(&self.inner.end.port, (), |()| self.cast_copy(bytes), has_room)
+        Attempts::from(full).queue(
+            &self.inner.end.port.about(Topic::ANYTHING),
+            (),
+            |()| self.cast_copy(bytes),
+            has_room,
+        )
     }
 
     /// Queues a message; the inner error says what was in its way.

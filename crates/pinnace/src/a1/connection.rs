@@ -1,11 +1,11 @@
 //! A connection, for applications: its life.
 
 use super::exchange::{Association, Exchange};
-use super::port::{Call, End, deadline};
+use super::port::{About, Call, End, deadline};
 use super::reading::Partial;
 use super::{Address, Facts, Failure, Qos, Refused, Status, Stream};
 use crate::Error;
-use crate::places::Place;
+use crate::places::{Place, topic};
 use pinnace_a1::ConnectionId;
 use pinnace_core::Address as Name;
 use pinnace_runtime::{WaitError, WakeFd};
@@ -30,6 +30,13 @@ pub(super) struct Line {
     peer: Name,
     source: Address,
     pub(super) partial: Mutex<Partial>,
+}
+
+impl Line {
+    /// The socket, to wait for something of this connection.
+    pub(super) fn about(&self) -> About<'_> {
+        self.end.port.about(topic(self.place))
+    }
 }
 
 /// How much longer than linger a close is waited for: CLOSE itself takes a round trip.
@@ -80,12 +87,12 @@ impl Connection {
 
     /// Waits for the answer to OPEN.
     pub(super) fn established(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        self.line.end.port.wait_until(|state| self.is_established(state), deadline)?
+        self.line.about().wait_until(|state| self.is_established(state), deadline)?
     }
 
     /// As [`Connection::established`], for tasks.
     pub(super) async fn established_async(&self) -> Result<(), Error> {
-        self.line.end.port.wait(|state| self.is_established(state)).await?
+        self.line.about().wait(|state| self.is_established(state)).await?
     }
 
     fn is_established(&self, state: &mut Exchange) -> Option<Result<(), Error>> {
@@ -222,7 +229,7 @@ impl Connection {
     /// As [`Connection::close`].
     pub async fn close_async(&self, linger: Duration) -> Result<(), Error> {
         self.begin_close(linger)?;
-        self.line.end.port.wait(|state| self.closed(state)).await?
+        self.line.about().wait(|state| self.closed(state)).await?
     }
 
     /// Like [`Connection::close`], but does not wait.
@@ -246,7 +253,7 @@ impl Connection {
     }
 
     fn wait_closed_until(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        self.line.end.port.wait_until(|state| self.closed(state), deadline)?
+        self.line.about().wait_until(|state| self.closed(state), deadline)?
     }
 
     fn closed(&self, state: &mut Exchange) -> Option<Result<(), Error>> {

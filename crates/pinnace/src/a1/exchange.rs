@@ -6,11 +6,11 @@
 
 use super::{Address, Failure};
 use crate::Message;
-use crate::places::{Place, Places};
+use crate::places::{Place, Places, topic};
 use pinnace_a1::{CastId, ConnectionId, Event};
 use pinnace_core::{Address as Name, ContextKey, Storage};
 use pinnace_link::BufferTable;
-use pinnace_runtime::{EventSink, WakeFd};
+use pinnace_runtime::{Concerned, EventSink, Topic, WakeFd};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -45,6 +45,16 @@ pub(super) enum Way {
     One(Place, ConnectionId),
     /// To a set of sinks.
     Many(CastId),
+}
+
+impl Way {
+    /// What whoever waits for something of it waits for.
+    pub(super) fn topic(self) -> Topic {
+        match self {
+            Self::One(place, _) => topic(place),
+            Self::Many(_) => Topic::ANYTHING,
+        }
+    }
 }
 
 impl Lane {
@@ -179,6 +189,8 @@ pub(super) struct Exchange {
     open: usize,
     /// Signalled when something has happened to the socket: somebody has connected, or a set of sinks has room.
     watch: Option<Arc<WakeFd>>,
+    /// Who waits for something of the associations where something has happened.
+    concerned: Concerned,
 }
 
 impl Exchange {
@@ -192,9 +204,10 @@ impl Exchange {
         self.places.get_mut(place)
     }
 
-    /// The association of a connection, if it is here.
+    /// The association of a connection in which something happens, if it is here.
     fn find(&mut self, id: ConnectionId) -> Option<(Place, &mut Association)> {
         let (place, association) = self.places.newest(ContextKey::from(id).slot)?;
+        self.concerned.add(topic(place));
         (association.id == id).then_some((place, association))
     }
 
@@ -352,6 +365,10 @@ impl EventSink<Event> for Exchange {
             // Groups are joined and left below (see `node`).
             Event::Join { .. } | Event::Leave { .. } | Event::ShutDown => {}
         }
+    }
+
+    fn take_concerned(&mut self) -> Concerned {
+        std::mem::take(&mut self.concerned)
     }
 
     fn is_outstanding(&self) -> bool {

@@ -50,7 +50,7 @@ pub use casting::Sink;
 pub use connection::{Connection, Recycler};
 pub use groups::group;
 pub use hosts::{map_host, to_address, to_socket};
-pub use options::{Options, raw, reliable};
+pub use options::{Options, raw, reliable, smaller_block};
 pub use pinnace_a1::{
     A1Counters, Address, Facts, Failure, Group, Limits, MAX_BLOCK_BYTES, Qos, Refused, RejectCode, SlowSink, Status,
 };

@@ -5,7 +5,7 @@ pub(super) use crate::network::Path;
 use crate::network::{Profile, random_seed};
 use crate::{Error, Idle};
 use pinnace_a1::Config;
-use pinnace_core::{ControllerKind, even_piece, piece_of_burst};
+use pinnace_core::{ControllerKind, even_piece, piece_of_burst, step_below};
 use pinnace_link::{FaultOptions, MulticastOptions, UdpOptions};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -117,6 +117,18 @@ const HEADER_BYTES: usize = 32;
 
 /// Blocks are not made smaller than this, which every path carries, whatever the burst.
 const LEAST_BLOCK: u32 = 1440;
+
+/// The block of a connection to open where one has ended with [`Failure::Swallowed`](super::Failure::Swallowed) whose blocks had
+/// so many bytes; `None`: smaller ones would not help.
+///
+/// ```
+/// use pinnace::a1::smaller_block;
+/// assert_eq!([1440, 1168, 516].map(smaller_block), [Some(1168), Some(516), None]);
+/// ```
+pub fn smaller_block(block_size: u32) -> Option<u32> {
+    let header = HEADER_BYTES as u32;
+    step_below(block_size.saturating_add(header)).map(|datagram| datagram - header)
+}
 
 /// The record, if it names no block, with the largest that a datagram of so many bytes carries; but not a large part of a
 /// burst.

@@ -18,6 +18,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 pub(super) type Port = pinnace_runtime::Endpoint<Node, Box<dyn Link>, Exchange>;
+/// A socket, for whoever waits for something of one connection.
+pub(super) type About<'a> = pinnace_runtime::About<'a, Node, Box<dyn Link>, Exchange>;
 pub(super) type Call<'a> = pinnace_runtime::Call<'a, Node, Exchange>;
 
 /// What all handles of a socket share.

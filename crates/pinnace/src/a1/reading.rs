@@ -138,7 +138,7 @@ impl Connection {
     /// As [`Connection::recv`].
     pub async fn recv_async(&self) -> Result<Option<Received>, Error> {
         loop {
-            self.line.end.port.wait(|state| self.may_read(state)).await?;
+            self.line.about().wait(|state| self.may_read(state)).await?;
             if let Some(result) = self.take_message()? {
                 return Ok(result);
             }
@@ -147,7 +147,7 @@ impl Connection {
 
     fn recv_until(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
         loop {
-            self.line.end.port.wait_until(|state| self.may_read(state), deadline)?;
+            self.line.about().wait_until(|state| self.may_read(state), deadline)?;
             if let Some(result) = self.take_message()? {
                 return Ok(result);
             }
@@ -324,7 +324,7 @@ impl Connection {
             if let Some(read) = self.partial().read(into) {
                 return Ok(read);
             }
-            self.line.end.port.wait_until(|state| self.may_look(state, has_looked), deadline)?;
+            self.line.about().wait_until(|state| self.may_look(state, has_looked), deadline)?;
             if let Some(read) = self.take_bytes(into, takes_any)? {
                 return Ok(read);
             }
@@ -338,7 +338,7 @@ impl Connection {
             if let Some(read) = self.partial().read(into) {
                 return Ok(read);
             }
-            self.line.end.port.wait(|state| self.may_look(state, has_looked)).await?;
+            self.line.about().wait(|state| self.may_look(state, has_looked)).await?;
             if let Some(read) = self.take_bytes(into, takes_any)? {
                 return Ok(read);
             }
@@ -430,7 +430,7 @@ impl Connection {
                 }
                 return Ok(rest.map(|_| 1));
             }
-            self.line.end.port.wait_until(|state| self.may_read(state), deadline)?;
+            self.line.about().wait_until(|state| self.may_read(state), deadline)?;
             let mut seen = 0;
             let look = self.look(|call, _, readable, is_over| {
                 let is_due = readable.is_final || is_over;

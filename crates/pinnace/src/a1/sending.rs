@@ -184,7 +184,7 @@ impl Connection {
     }
 
     pub(crate) fn send_until(&self, message: Message, is_tracked: bool, attempts: Attempts<'_>) -> Result<u64, Unsent> {
-        attempts.queue(&self.line.end.port, message, |message| self.queue(message, is_tracked), has_room)
+        attempts.queue(&self.line.about(), message, |message| self.queue(message, is_tracked), has_room)
     }
 
     /// Like [`Connection::send`], for tasks: the future waits for room.
@@ -210,7 +210,7 @@ impl Connection {
         is_tracked: bool,
         attempts: Attempts<'_>,
     ) -> Result<u64, Unsent> {
-        attempts.queue_async(&self.line.end.port, message, |message| self.queue(message, is_tracked), has_room).await
+        attempts.queue_async(&self.line.about(), message, |message| self.queue(message, is_tracked), has_room).await
     }
 
     fn way(&self) -> Way {
@@ -228,7 +228,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub fn send_copy(&self, bytes: &[u8], full: Full) -> Result<(), Error> {
-        Attempts::from(full).queue(&self.line.end.port, (), |()| self.queue_copy(bytes), has_room)
+        Attempts::from(full).queue(&self.line.about(), (), |()| self.queue_copy(bytes), has_room)
     }
 
     /// Like [`Connection::send_copy`], for tasks.
@@ -236,7 +236,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub async fn send_copy_async(&self, bytes: &[u8]) -> Result<(), Error> {
-        Attempts::Until(None).queue_async(&self.line.end.port, (), |()| self.queue_copy(bytes), has_room).await
+        Attempts::Until(None).queue_async(&self.line.about(), (), |()| self.queue_copy(bytes), has_room).await
     }
 
     fn queue_copy(&self, bytes: &[u8]) -> Result<Result<(), Unsendable<()>>, Error> {
@@ -250,7 +250,7 @@ impl Connection {
     /// The messages that were not queued, and why.
     pub fn send_all(&self, messages: Vec<Message>) -> Result<(), (Vec<Message>, Error)> {
         let queue = |call: &mut Call<'_>, message| queue(call, self.way(), message, false).map(drop);
-        Attempts::Until(None).queue_all(&self.line.end.port, messages, queue, has_room)
+        Attempts::Until(None).queue_all(&self.line.about(), messages, queue, has_room)
     }
 
     /// Waits until everything that was queued has arrived (without retransmission: has left).
@@ -270,7 +270,7 @@ impl Connection {
     }
 
     pub(crate) fn flush_until(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        self.line.end.port.wait_until(|state| self.flushed(state), deadline)?
+        self.line.about().wait_until(|state| self.flushed(state), deadline)?
     }
 
     /// Like [`Connection::flush`], for tasks.
@@ -278,7 +278,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::flush`].
     pub async fn flush_async(&self) -> Result<(), Error> {
-        self.line.end.port.wait(|state| self.flushed(state)).await?
+        self.line.about().wait(|state| self.flushed(state)).await?
     }
 
     fn flushed(&self, state: &mut Exchange) -> Option<Result<(), Error>> {
@@ -329,7 +329,7 @@ impl Sending {
     fn wait_until(mut self, deadline: Option<Instant>) -> Progress<Self, Result<Message, Unsent>> {
         let (way, ticket) = (self.way, self.ticket);
         let Some(end) = self.end.take() else { return Progress::Ended(Err(Unsent::new(None, Error::Timeout))) };
-        match end.port.wait_until(|state| taken(state, way, ticket), deadline) {
+        match end.port.about(way.topic()).wait_until(|state| taken(state, way, ticket), deadline) {
             Ok(outcome) => Progress::Ended(finish(outcome)),
             Err(WaitError::Timeout) => {
                 self.end = Some(end);
@@ -379,7 +379,7 @@ impl Future for Sending {
         let (way, ticket) = (self.way, self.ticket);
         let Self { end, waiting, .. } = &mut *self;
         let Some(end) = end else { return Poll::Ready(Err(Unsent::new(None, Error::Timeout))) };
-        let polled = end.port.poll_wait(context, waiting, |state| taken(state, way, ticket));
+        let polled = end.port.about(way.topic()).poll_wait(context, waiting, |state| taken(state, way, ticket));
         let Poll::Ready(outcome) = polled else { return Poll::Pending };
         self.end = None;
         Poll::Ready(match outcome {

@@ -523,6 +523,7 @@ fn why(failure: Failure) -> String {
              it lacks; smaller messages wait for room"
         }
         Failure::PeerGone => "it has not answered for too long: check that it runs, and connect again",
+        Failure::Swallowed => "the path has begun to lose all packets of their size, though it carries smaller ones: connect again",
         _ => "it has answered what cannot be, as after a restart: connect again",
     }
     .to_owned()

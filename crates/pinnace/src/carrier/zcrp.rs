@@ -182,13 +182,15 @@ impl Zcrp {
 
     /// An error if something was sent that the peer has not answered for too long. Nothing more can be.
     fn check_gone(&self) -> Result<(), Error> {
-        let is_gone = || self.sender.closed() == Some(Failure::PeerGone);
+        let is_gone = || matches!(self.sender.closed(), Some(Failure::PeerGone | Failure::Swallowed));
         if self.is_gone.load(Ordering::Relaxed) || is_gone() { Err(Error::Failed(Failure::PeerGone)) } else { Ok(()) }
     }
 
     /// Why nothing more comes.
     fn failed(&self, error: Error) -> Error {
-        if matches!(error, Error::Failed(Failure::PeerGone) | Error::Refused(Refused::Closed(Failure::PeerGone))) {
+        if let Error::Failed(failure) | Error::Refused(Refused::Closed(failure)) = &error
+            && matches!(failure, Failure::PeerGone | Failure::Swallowed)
+        {
             self.is_gone.store(true, Ordering::Relaxed);
         }
         error

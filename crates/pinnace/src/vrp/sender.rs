@@ -242,7 +242,8 @@ impl Sender {
 
     /// The largest `P` that the path carries, in bytes, as far as is known.
     pub fn max_packet_bytes(&self) -> u16 {
-        self.end.look_at_path().largest
+        let largest = self.end.look_at_path().largest;
+        self.look(|outgoing| outgoing.packet_limit()).flatten().map_or(largest, |limit| limit.min(largest))
     }
 
     /// Frames under way.
@@ -356,7 +357,8 @@ fn choose(
     said: (Option<u16>, Option<u16>),
 ) -> (u16, u16) {
     let terms = terms.unwrap_or(&sizes.terms);
-    let choose_packet = || packets::packet_bytes(size, terms, path.largest, path.train);
+    let largest = outgoing.packet_limit().map_or(path.largest, |limit| limit.min(path.largest));
+    let choose_packet = || packets::packet_bytes(size, terms, largest, path.train);
     let packet_bytes = said.0.or(sizes.packet_bytes).unwrap_or_else(choose_packet);
     let choose_window = || {
         let (in_flight, rate) = outgoing.congestion();
@@ -392,6 +394,7 @@ fn queue(
         terms: frame.terms.take(),
         packet_bytes: Some(packet_bytes),
         window: Some(window),
+        takes_smaller_packets: said.0.or(sizes.packet_bytes).is_none(),
         takes_any_window: said.1.or(sizes.window).is_none(),
         repeat_until,
         give_up_at,

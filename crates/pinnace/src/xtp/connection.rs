@@ -1,13 +1,13 @@
 //! An association, for applications: its life and its sending half.
 
 use super::exchange::{Association, Exchange};
-use super::port::{Call, End, deadline};
+use super::port::{About, Call, End, deadline};
 use super::reading::Partial;
 use super::sending;
 use super::{AddressSegment, Close, ControlBlock, Facts, Patience, SendOptions, Sending, Service};
 use crate::attempts::{Attempts, Unqueued};
 use crate::copies::Copies;
-use crate::places::Place;
+use crate::places::{Place, topic};
 use crate::{Error, Message, Unsent};
 use pinnace_core::Address;
 use pinnace_xtp::{ContextId, Refused};
@@ -62,6 +62,11 @@ impl Connection {
         }
     }
 
+    /// The endpoint, to wait for something of this association.
+    pub(super) fn about(&self) -> About<'_> {
+        self.end.port.about(topic(self.place))
+    }
+
     /// What is half read. A panic elsewhere leaves it whole.
     pub(super) fn partial(&self) -> MutexGuard<'_, Partial> {
         self.partial.lock().unwrap_or_else(PoisonError::into_inner)
@@ -89,7 +94,7 @@ impl Connection {
     /// [`Error::ContextFailed`] if it refuses, or does not answer.
     pub fn establish(&self) -> Result<(), Error> {
         self.begin()?;
-        self.end.port.wait_until(|state| self.established(state), None)?
+        self.about().wait_until(|state| self.established(state), None)?
     }
 
     /// Like [`Connection::establish`], for at most `timeout`.
@@ -98,7 +103,7 @@ impl Connection {
     /// As [`Connection::establish`], and [`Error::Timeout`].
     pub fn establish_timeout(&self, timeout: Duration) -> Result<(), Error> {
         self.begin()?;
-        self.end.port.wait_until(|state| self.established(state), deadline(timeout))?
+        self.about().wait_until(|state| self.established(state), deadline(timeout))?
     }
 
     /// Like [`Connection::establish`], for tasks.
@@ -107,7 +112,7 @@ impl Connection {
     /// As [`Connection::establish`].
     pub async fn establish_async(&self) -> Result<(), Error> {
         self.begin()?;
-        self.end.port.wait(|state| self.established(state)).await?
+        self.about().wait(|state| self.established(state)).await?
     }
 
     pub(super) fn begin(&self) -> Result<(), Error> {
@@ -209,7 +214,7 @@ impl Connection {
         attempts: Attempts<'_>,
     ) -> Result<Sending, Unsent> {
         let queued = attempts.queue(
-            &self.end.port,
+            &self.about(),
             message,
             |message| self.queue(head, message, options),
             |state, ended| self.has_room(state, ended),
@@ -227,7 +232,7 @@ impl Connection {
         let queue = |message| self.queue(head, message, options);
         Ok(self.sending(
             Attempts::Until(None)
-                .queue_async(&self.end.port, message, queue, |state, ended| self.has_room(state, ended))
+                .queue_async(&self.about(), message, queue, |state, ended| self.has_room(state, ended))
                 .await?,
         ))
     }
@@ -277,7 +282,7 @@ impl Connection {
             Ok(())
         };
         let has_room = |state: &mut Exchange, ended| self.has_room(state, ended);
-        let queued = Attempts::Until(None).queue_all(&self.end.port, messages, queue, has_room);
+        let queued = Attempts::Until(None).queue_all(&self.about(), messages, queue, has_room);
         // With an error they are dropped: nobody asks for those that were queued before it.
         let sendings = numbers.into_iter().map(|number| self.sending(number)).collect();
         queued.map(|()| sendings)
@@ -292,7 +297,7 @@ impl Connection {
     }
 
     pub(crate) fn flush_until(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        self.end.port.wait_until(|state| self.flushed(state), deadline)?
+        self.about().wait_until(|state| self.flushed(state), deadline)?
     }
 
     /// Like [`Connection::flush`], for tasks.
@@ -300,7 +305,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::flush`].
     pub async fn flush_async(&self) -> Result<(), Error> {
-        self.end.port.wait(|state| self.flushed(state)).await?
+        self.about().wait(|state| self.flushed(state)).await?
     }
 
     /// What [`Connection::flush`] would return now; `None`: it would wait.
@@ -363,7 +368,7 @@ impl Connection {
     /// # Errors
     /// [`Error::ContextFailed`] if it did not end so.
     pub fn wait_closed(&self) -> Result<(), Error> {
-        self.end.port.wait_until(|state| self.closed(state), None)?
+        self.about().wait_until(|state| self.closed(state), None)?
     }
 
     /// Like [`Connection::wait_closed`], for at most `timeout`.
@@ -371,7 +376,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::wait_closed`], and [`Error::Timeout`].
     pub fn wait_closed_timeout(&self, timeout: Duration) -> Result<(), Error> {
-        self.end.port.wait_until(|state| self.closed(state), deadline(timeout))?
+        self.about().wait_until(|state| self.closed(state), deadline(timeout))?
     }
 
     /// Like [`Connection::wait_closed`], for tasks.
@@ -379,7 +384,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::wait_closed`].
     pub async fn wait_closed_async(&self) -> Result<(), Error> {
-        self.end.port.wait(|state| self.closed(state)).await?
+        self.about().wait(|state| self.closed(state)).await?
     }
 
     fn closed(&self, state: &mut Exchange) -> Option<Result<(), Error>> {

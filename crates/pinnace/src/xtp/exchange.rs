@@ -8,10 +8,10 @@ use super::backlog::Backlog;
 use super::lane::Lane;
 use super::{AddressSegment, Failure, Service};
 use crate::Message;
-use crate::places::{Place, Places};
+use crate::places::{Place, Places, topic};
 use pinnace_core::{Address, BufferId, ContextKey, Storage};
 use pinnace_link::BufferTable;
-use pinnace_runtime::{EventSink, WakeFd};
+use pinnace_runtime::{Concerned, EventSink, WakeFd};
 use pinnace_xtp::{ContextId, Event, ListenerId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -136,6 +136,8 @@ pub(super) struct Exchange {
     pub(super) taken_datagrams: (u64, u64),
     /// Where something has happened, each once; `None`: nobody serves all of them.
     stirred: Option<Vec<Place>>,
+    /// Who waits for something of the associations where something has happened.
+    concerned: Concerned,
 }
 
 impl Exchange {
@@ -155,9 +157,10 @@ impl Exchange {
         self.places.get_mut(place)
     }
 
-    /// The association of a context, if it is here.
+    /// The association of a context in which something happens, if it is here.
     fn find(&mut self, id: ContextId) -> Option<(Place, &mut Association)> {
         let (place, association) = self.places.newest(ContextKey::from(id).slot)?;
+        self.concerned.add(topic(place));
         (association.id == id).then_some((place, association))
     }
 
@@ -366,6 +369,10 @@ impl EventSink<Event> for Exchange {
             }
             Event::ShutDown => {}
         }
+    }
+
+    fn take_concerned(&mut self) -> Concerned {
+        std::mem::take(&mut self.concerned)
     }
 
     fn is_outstanding(&self) -> bool {

@@ -17,6 +17,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 pub(super) type Port = pinnace_runtime::Endpoint<Xtp, Box<dyn Link>, Exchange>;
+/// An endpoint, for whoever waits for something of one association.
+pub(super) type About<'a> = pinnace_runtime::About<'a, Xtp, Box<dyn Link>, Exchange>;
 pub(super) type Call<'a> = pinnace_runtime::Call<'a, Xtp, Exchange>;
 
 /// How long the end of an endpoint waits for what is under way.

@@ -234,7 +234,7 @@ impl Connection {
     pub(crate) fn peek(&self, into: &mut [u8], timeout: Option<Duration>) -> Result<usize, Error> {
         let deadline = timeout.and_then(deadline);
         loop {
-            self.end.port.wait_until(|state| self.may_read(state), deadline)?;
+            self.about().wait_until(|state| self.may_read(state), deadline)?;
             if let Some(seen) = self.peek_bytes(into)? {
                 return Ok(seen);
             }
@@ -273,7 +273,7 @@ impl Connection {
 
     /// Waits until an output has ended after so many had. False: the time is over.
     pub(crate) fn wait_for_room(&self, ended: u64, deadline: Option<Instant>) -> Result<bool, Error> {
-        match self.end.port.wait_until(|state| self.has_room(state, ended), deadline) {
+        match self.about().wait_until(|state| self.has_room(state, ended), deadline) {
             Err(WaitError::Timeout) => Ok(false),
             result => Ok(result.map(|()| true)?),
         }
@@ -285,7 +285,7 @@ impl Connection {
     pub(crate) fn take_qbuf(&self, pool: &Pool, timeout: Option<Duration>) -> Result<Option<Qbuf>, Error> {
         let deadline = timeout.and_then(deadline);
         loop {
-            self.end.port.wait_until(|state| self.may_read(state), deadline)?;
+            self.about().wait_until(|state| self.may_read(state), deadline)?;
             match self.take_storage(pool)? {
                 Look::Found(qbuf) => return Ok(Some(qbuf)),
                 Look::Ended => return Ok(None),

@@ -143,7 +143,7 @@ impl Connection {
     /// Like [`Connection::recv_async`], for a message of at most `most` bytes.
     pub(crate) async fn recv_within_async(&self, most: u64) -> Result<Option<Received>, Error> {
         loop {
-            self.end.port.wait(|state| self.may_read(state)).await?;
+            self.about().wait(|state| self.may_read(state)).await?;
             if let Some(result) = self.take_message(most)? {
                 return Ok(result);
             }
@@ -170,7 +170,7 @@ impl Connection {
     /// longer than `into` stays where it is.
     pub(crate) fn copy_message(&self, into: &mut [u8], deadline: Option<Instant>) -> Result<Copied, Error> {
         self.check_ring()?;
-        self.end.port.wait_until(|state| self.may_read(state), deadline)?;
+        self.about().wait_until(|state| self.may_read(state), deadline)?;
         if self.partial().has_begun {
             return Ok(Copied::Nothing);
         }
@@ -200,7 +200,7 @@ impl Connection {
 
     pub(crate) fn recv_until(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
         loop {
-            self.end.port.wait_until(|state| self.may_read(state), deadline)?;
+            self.about().wait_until(|state| self.may_read(state), deadline)?;
             if let Some(result) = self.take_message(u64::MAX)? {
                 return Ok(result);
             }
@@ -358,7 +358,7 @@ impl Connection {
             if let Some(taken) = self.take_partial(into) {
                 return Ok(taken);
             }
-            self.end.port.wait(|state| self.may_read(state)).await?;
+            self.about().wait(|state| self.may_read(state)).await?;
             if let Some(taken) = self.take_bytes(into)? {
                 return Ok(taken);
             }
@@ -370,7 +370,7 @@ impl Connection {
             if let Some(taken) = self.take_partial(into) {
                 return Ok(taken);
             }
-            self.end.port.wait_until(|state| self.may_read(state), deadline)?;
+            self.about().wait_until(|state| self.may_read(state), deadline)?;
             if let Some(taken) = self.take_bytes(into)? {
                 return Ok(taken);
             }
@@ -464,7 +464,7 @@ impl Connection {
         self.check_ring()?;
         loop {
             if self.partial().len() == 0 {
-                self.end.port.wait_until(|state| self.may_read(state), None)?;
+                self.about().wait_until(|state| self.may_read(state), None)?;
             }
             match self.show(&mut view)? {
                 Look::Found(used) => return Ok(Some(used)),
@@ -575,7 +575,7 @@ impl Connection {
             if let Some(filled) = self.filled_or_ended()? {
                 return Ok(filled);
             }
-            self.end.port.wait(|state| self.may_read(state)).await?;
+            self.about().wait(|state| self.may_read(state)).await?;
         }
     }
 
@@ -584,7 +584,7 @@ impl Connection {
             if let Some(filled) = self.filled_or_ended()? {
                 return Ok(filled);
             }
-            self.end.port.wait_until(|state| self.may_read(state), deadline)?;
+            self.about().wait_until(|state| self.may_read(state), deadline)?;
         }
     }
 

@@ -5,7 +5,7 @@
 use super::Failure;
 use super::port::{Call, End, deadline};
 use crate::attempts::Unqueued;
-use crate::places::Place;
+use crate::places::{Place, topic};
 use crate::zcrp::Progress;
 use crate::{Error, Message, Unsent};
 use pinnace_runtime::{WaitError, Waiting};
@@ -202,7 +202,7 @@ impl Sending {
     pub fn wait(mut self) -> Result<Message, Unsent> {
         let (place, number) = (self.place, self.number);
         let Some(end) = self.end.take() else { return Err(Unsent::new(None, Error::Timeout)) };
-        match end.port.wait_until(|state| state.take_sent(place, number), None) {
+        match end.port.about(topic(place)).wait_until(|state| state.take_sent(place, number), None) {
             Ok(outcome) => finish(outcome),
             Err(error) => Err(Unsent::new(None, error)),
         }
@@ -212,7 +212,7 @@ impl Sending {
     pub fn wait_timeout(mut self, timeout: Duration) -> Progress<Self, Result<Message, Unsent>> {
         let (place, number) = (self.place, self.number);
         let Some(end) = self.end.take() else { return Progress::Ended(Err(Unsent::new(None, Error::Timeout))) };
-        match end.port.wait_until(|state| state.take_sent(place, number), deadline(timeout)) {
+        match end.port.about(topic(place)).wait_until(|state| state.take_sent(place, number), deadline(timeout)) {
             Ok(outcome) => Progress::Ended(finish(outcome)),
             Err(WaitError::Timeout) => {
                 self.end = Some(end);
@@ -251,7 +251,7 @@ impl Future for Sending {
         let (place, number) = (self.place, self.number);
         let Self { end, waiting, .. } = &mut *self;
         let Some(end) = end else { return Poll::Ready(Err(Unsent::new(None, Error::Timeout))) };
-        let polled = end.port.poll_wait(context, waiting, |state| state.take_sent(place, number));
+        let polled = end.port.about(topic(place)).poll_wait(context, waiting, |state| state.take_sent(place, number));
         let Poll::Ready(outcome) = polled else { return Poll::Pending };
         self.end = None;
         Poll::Ready(match outcome {

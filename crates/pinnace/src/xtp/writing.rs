@@ -36,7 +36,7 @@ impl Connection {
     }
 
     fn write_attempts(&self, bytes: &[u8], attempts: Attempts<'_>) -> Result<usize, Error> {
-        attempts.queue(&self.end.port, (), |()| self.copy_in(bytes), |state, ended| self.has_room(state, ended))
+        attempts.queue(&self.about(), (), |()| self.copy_in(bytes), |state, ended| self.has_room(state, ended))
     }
 
     /// Like [`Connection::write`], for tasks.
@@ -45,7 +45,7 @@ impl Connection {
     /// As [`Connection::write`].
     pub async fn write_async(&self, bytes: &[u8]) -> Result<usize, Error> {
         Attempts::Until(None)
-            .queue_async(&self.end.port, (), |()| self.copy_in(bytes), |state, ended| self.has_room(state, ended))
+            .queue_async(&self.about(), (), |()| self.copy_in(bytes), |state, ended| self.has_room(state, ended))
             .await
     }
 

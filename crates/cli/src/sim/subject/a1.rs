@@ -69,7 +69,7 @@ impl Blocks {
     }
 
     fn closed(&self, now: Time, failure: &Failure) {
-        let is_gone = matches!(failure, Failure::TimedOut | Failure::Abandoned);
+        let is_gone = matches!(failure, Failure::TimedOut | Failure::Abandoned | Failure::Swallowed);
         self.common.closed(now, &Failed::new(is_gone, failure), *failure == Failure::TimedOut);
     }
 }

@@ -99,7 +99,11 @@ impl Application<Vrp> for Frames {
                 if let Some(number) = self.tickets.remove(&ticket) {
                     match result {
                         Ok(_) => self.common.end(now, number, Ok(Got::default())),
-                        Err(why) => self.failed(now, number, &Failed::new(why == Failure::PeerGone, why)),
+                        Err(why) => self.failed(
+                            now,
+                            number,
+                            &Failed::new(matches!(why, Failure::PeerGone | Failure::Swallowed), why),
+                        ),
                     }
                 }
                 self.fill(now, host);

@@ -27,7 +27,7 @@ fn config(plan: &Plan) -> Config {
 }
 
 fn failed(failure: Failure) -> Failed {
-    Failed::new(failure == Failure::PeerGone, failure)
+    Failed::new(matches!(failure, Failure::PeerGone | Failure::Swallowed), failure)
 }
 
 impl Application<Zcrp> for Messages {

@@ -3,10 +3,12 @@
 use super::blocks::Lost;
 use super::{Active, MAX_WINDOW, Outgoing};
 use core::time::Duration;
-use pinnace_core::Time;
+use pinnace_core::{Time, step_below};
 
 /// Repetitions without an answer after which the peer is given up.
 const MAX_REPETITIONS: u32 = 8;
+/// So many repetitions of the oldest block, each followed by an answer that it has not come, are no chance.
+const MOST_TRIES: u32 = 12;
 
 /// What an ACK has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +55,12 @@ impl Outgoing {
         let acked = self.learn(now, next_expected, &[], edge);
         if acked.newly > 0 {
             self.restart(now);
+        } else if !acked.invalid
+            && next_expected == self.acked
+            && let Some(active) = self.active.as_deref_mut()
+            && active.tried_at.is_some_and(|at| now.since(at) >= self.timing.rtt)
+        {
+            (active.tried_at, active.tries) = (None, active.tries.saturating_add(1));
         }
         acked
     }
@@ -72,9 +80,13 @@ impl Outgoing {
         self.edge = self.edge.max(edge);
         let mut newly = 0;
         if let Some(active) = self.active.as_deref_mut() {
-            let Active { blocks, path, progress_at, futile, .. } = active;
+            let Active { blocks, path, progress_at, futile, tried_at, tries, .. } = active;
             blocks.expect_no_answer_since(path.order.no_answer_since(now));
-            let mut deliver = |wire: u64, stamp: &_| path.delivery.on_packet_acked(now, wire, stamp);
+            let largest = &mut self.largest_arrived;
+            let mut deliver = |wire: u64, stamp: &_| {
+                *largest = (*largest).max(wire as u32);
+                path.delivery.on_packet_acked(now, wire, stamp);
+            };
             newly += blocks.acknowledge_below(next_expected, &mut deliver);
             for &(low, high) in ranges {
                 newly += blocks.acknowledge(low, high, &mut deliver);
@@ -92,7 +104,7 @@ impl Outgoing {
                 }
                 let ack = path.delivery.finish(now, sample, blocks.bytes());
                 path.on_feedback(now, ack, blocks.bytes());
-                (*progress_at, *futile) = (now, 0);
+                (*progress_at, *futile, *tried_at, *tries) = (now, 0, None, 0);
             }
         }
         Acked { newly, invalid: false }
@@ -159,6 +171,19 @@ impl Outgoing {
     pub(crate) fn futile_at(&self, patience: Duration) -> Option<Time> {
         let active = self.active.as_deref().filter(|active| active.futile >= MAX_REPETITIONS && self.acked < self.sent);
         active.map(|active| active.progress_at + patience)
+    }
+
+    /// Whether the peer answers, and the oldest block does not reach it however often it is repeated, which some paths do not
+    /// carry because it is large.
+    pub(crate) fn is_swallowed(&self) -> bool {
+        let active = self.active.as_deref().filter(|active| active.tries >= MOST_TRIES && self.acked < self.sent);
+        active.and_then(|active| active.blocks.oldest_wire()).is_some_and(|bytes| step_below(bytes).is_some())
+    }
+
+    /// The same, and nothing as large has ever reached it: nothing will come of waiting.
+    pub(crate) fn is_too_large(&self) -> bool {
+        let oldest = self.active.as_deref().and_then(|active| active.blocks.oldest_wire());
+        self.is_swallowed() && oldest.is_some_and(|bytes| bytes > self.largest_arrived)
     }
 
     /// The time-out, if it has expired: the oldest block that is not acknowledged goes again, as soon as the rate lets it

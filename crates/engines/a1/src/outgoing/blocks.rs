@@ -168,6 +168,11 @@ impl Blocks {
         !self.lost.is_empty()
     }
 
+    /// Bytes of the datagram with the oldest block.
+    pub(super) fn oldest_wire(&self) -> Option<u32> {
+        self.records.front().map(|record| self.wire(record) as u32)
+    }
+
     fn place(&self, number: u64) -> usize {
         number.wrapping_sub(self.base) as usize
     }

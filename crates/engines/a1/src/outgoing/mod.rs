@@ -64,6 +64,9 @@ struct Active {
     progress_at: Time,
     /// Repetitions that have left since then.
     futile: u32,
+    /// When the oldest block left again that no answer has spoken of since, and how many such repetitions were answered in vain.
+    tried_at: Option<Time>,
+    tries: u32,
     /// One past the last block that was dropped and has a number.
     passed: u64,
 }
@@ -86,6 +89,8 @@ pub(crate) struct Outgoing {
     heard_at: Time,
     /// Of the oldest block, since something was heard.
     repetitions: u32,
+    /// Bytes of the largest datagram with a block that has arrived.
+    largest_arrived: u32,
     overhead: u32,
     congestion: ControllerKind,
     /// The oldest block is to be repeated whatever is under way.
@@ -114,6 +119,7 @@ impl Outgoing {
             sample: None,
             heard_at: Time::ZERO,
             repetitions: 0,
+            largest_arrived: 0,
             owed: 0,
             overhead,
             congestion,

@@ -148,7 +148,7 @@ impl Outgoing {
         let mss = u64::from(self.agreement.current().block_bytes) + u64::from(overhead);
         self.active.get_or_insert_with(|| {
             let (blocks, path) = (Blocks::new(sent, overhead), Path::new(kind, mss, now));
-            Box::new(Active { blocks, path, loaded, progress_at: now, futile: 0, passed: 0 })
+            Box::new(Active { blocks, path, loaded, progress_at: now, futile: 0, tried_at: None, tries: 0, passed: 0 })
         })
     }
 
@@ -166,8 +166,12 @@ impl Outgoing {
         let Some(active) = self.active.as_deref_mut() else { return };
         if is_first {
             (active.progress_at, active.futile) = (now, 0);
+            (active.tried_at, active.tries) = (None, 0);
         }
         active.futile = active.futile.saturating_add(u32::from(!is_new));
+        if !is_new && block.number == self.acked {
+            active.tried_at = Some(now);
+        }
         let Active { blocks, path, loaded, .. } = active;
         let in_flight = blocks.bytes();
         let stamp = path.delivery.on_sent(now, wire, in_flight);

@@ -114,6 +114,7 @@ impl Outgoing {
             let report = reported.then_some(control).filter(|control| control.frame() == number);
             self.finish_if_complete(number, report);
             self.on_inline_skipped(number);
+            self.begin_anew_if_doubted(now, number);
         }
     }
 
@@ -127,26 +128,27 @@ impl Outgoing {
     //= V-S3
     //= V-S10
     fn on_pong(&mut self, now: Time, stamp: [u8; 8]) {
-        let Some(index) = self.pings.iter().position(|(bytes, _)| *bytes == stamp) else {
+        let Some(index) = self.pings.iter().position(|(said, ..)| *said == stamp) else {
             self.counters.controls_stale += 1;
             return;
         };
-        let Some((_, sent_at)) = self.pings.remove(index) else { return };
+        let Some((_, sent_at, bytes)) = self.pings.remove(index) else { return };
         self.heard_at = now;
+        self.ponged_at = Some(now);
         self.rtt.on_sample(now, now.since(sent_at));
+        self.on_carried(now, bytes);
         if self.path != Path::Open {
             self.path = Path::Open;
-            self.ping_due = false;
             self.events.push_back(Event::Opened(Ok(now.since(sent_at))));
         }
         self.show_life(now);
     }
 
-    pub(super) fn remember_ping(&mut self, stamp: [u8; 8], now: Time) {
+    pub(super) fn remember_ping(&mut self, stamp: [u8; 8], now: Time, bytes: u32) {
         if self.pings.len() == PINGS_KEPT {
             self.pings.pop_front();
         }
-        self.pings.push_back((stamp, now));
+        self.pings.push_back((stamp, now, bytes));
     }
 
     /// Notes a valid answer for a frame, and what it stands for; `None` if there is no such frame.
@@ -238,6 +240,7 @@ impl Outgoing {
         let bytes = frame.datagram_bytes(packet) as u64;
         let is_late = frame.repeat_until.is_some_and(|until| until <= now);
         if let Some(flight) = self.flights.settle(cell.flight) {
+            self.carried.on_arrived(flight.bytes);
             self.delivery.on_packet_acked(now, u64::from(flight.bytes), &flight.stamp);
             let sent_at = flight.stamp.sent_at;
             let is_measure = !cell.resent && frame.has_waited_for_nothing_since(sent_at);
@@ -279,7 +282,7 @@ impl Outgoing {
     //= V-S6
     fn on_cumulative_ack(&mut self, now: Time, number: u16, packet: u32) -> Result<(), Impossible> {
         let Some(slot) = self.on_accepted(now, number) else { return Ok(()) };
-        let Self { slots, flights, batch, delivery, congestion, order, .. } = self;
+        let Self { slots, flights, batch, delivery, congestion, order, carried, .. } = self;
         let Some(frame) = slots[slot].as_deref_mut() else { return Ok(()) };
         if packet >= frame.sent_below() {
             return Err(Impossible);
@@ -303,6 +306,7 @@ impl Outgoing {
             if number != packet && frame.is_droppable(number) {
                 order.on_noticed(now, u64::from(flight.bytes), flight.stamp.sent_at);
             } else {
+                carried.on_arrived(flight.bytes);
                 delivery.on_packet_acked(now, u64::from(flight.bytes), &flight.stamp);
                 let sent_at = flight.stamp.sent_at;
                 let is_once = !cell.resent && frame.has_waited_for_nothing_since(sent_at);

@@ -58,6 +58,9 @@ pub(super) struct OutFrame {
     pub(super) window: u16,
     pub(super) terms: Terms,
     pub(super) contract: LossContract,
+    /// `P` may be less than that.
+    pub(super) takes_smaller_packets: bool,
+    takes_any_window: bool,
     pub(super) repeat_until: Option<Time>,
     pub(super) give_up_at: Option<Time>,
     /// The datagram of the header, up to its inline data if it has any. Every repetition is the same.
@@ -96,6 +99,11 @@ pub(super) struct OutFrame {
     pub(super) is_unknown: bool,
     /// When the receiver said so first; it has answered none of its data since.
     pub(super) unknown_since: Option<Time>,
+    /// Its packets are taken to be too large for the path: nothing of it leaves, and it begins anew with smaller ones once its
+    /// receiver has said that it lacks some.
+    pub(super) is_doubted: bool,
+    /// When it was asked.
+    pub(super) asked_at: Option<Time>,
     /// Its header goes ahead: there is no data yet.
     pub(super) is_announced: bool,
     pub(super) is_ready: bool,
@@ -145,6 +153,8 @@ impl OutFrame {
             window,
             terms,
             contract,
+            takes_smaller_packets: spec.takes_smaller_packets,
+            takes_any_window: spec.takes_any_window,
             repeat_until: spec.repeat_until,
             give_up_at: spec.give_up_at,
             header: Vec::new(),
@@ -169,6 +179,8 @@ impl OutFrame {
             answered_first: None,
             is_unknown: false,
             unknown_since: None,
+            is_doubted: false,
+            asked_at: None,
             is_announced: false,
             is_ready: false,
             stint: 0,
@@ -183,6 +195,39 @@ impl OutFrame {
             rate_has_changed: false,
             timer: None,
         })
+    }
+
+    /// What was asked for, to begin anew.
+    pub(super) fn spec(&self) -> FrameSpec {
+        FrameSpec {
+            terms: Some(self.terms.clone()),
+            packet_bytes: Some(self.packet_bytes),
+            takes_smaller_packets: self.takes_smaller_packets,
+            window: Some(self.window),
+            takes_any_window: self.takes_any_window,
+            repeat_until: self.repeat_until,
+            give_up_at: self.give_up_at,
+            ..FrameSpec::new(self.buffer, self.size.into())
+        }
+    }
+
+    /// Its packets have no more than `most` bytes of data, if that is left to the sender; a window that is as well covers as many
+    /// bytes as before. Only before it has begun.
+    //= V-S13
+    pub(super) fn fit(&mut self, most: u16) {
+        if !self.takes_smaller_packets || self.packet_bytes <= most {
+            return;
+        }
+        let packets = self.size.div_ceil(u32::from(most));
+        let Some(contract) = self.terms.contract(self.size.into(), most).ok().filter(|_| packets <= MAX_PACKETS) else {
+            return;
+        };
+        if self.takes_any_window {
+            let covered = u32::from(self.window) * u32::from(self.packet_bytes);
+            let window = covered.div_ceil(u32::from(most)).next_power_of_two();
+            self.window = window.min(u32::from(MAX_WINDOW)) as u16;
+        }
+        (self.packet_bytes, self.packets, self.contract) = (most, packets, contract);
     }
 
     /// Whether the frame overtakes large ones.
@@ -207,6 +252,7 @@ impl OutFrame {
         self.may_send()
             && !self.inline
             && !self.is_announced
+            && !self.is_doubted
             && self.next < self.packets
             && self.next - self.first < u32::from(self.window)
     }
@@ -368,10 +414,14 @@ impl OutFrame {
         HEADER_BYTES + self.data_of(packet).len as usize
     }
 
+    /// Bytes of the datagram of its largest packet.
+    pub(super) fn largest_packet(&self) -> usize {
+        if self.size > 0 { self.datagram_bytes(0) } else { 0 }
+    }
+
     /// Bytes of the largest datagram that the frame sends.
     pub(super) fn largest_datagram(&self) -> usize {
-        let data = if self.size > 0 { self.datagram_bytes(0) } else { 0 };
-        data.max(self.header_bytes())
+        self.largest_packet().max(self.header_bytes())
     }
 
     pub(super) fn packet_header(&self, packet: u32) -> [u8; HEADER_BYTES] {
@@ -434,10 +484,15 @@ impl OutFrame {
         now.since(self.served_at) >= config.life_timeout / 2
     }
 
+    /// Whether an answer has been owed for a quarter of its life.
+    pub(super) fn is_quiet(&self, now: Time, config: &Config) -> bool {
+        now.since(self.heard_at) >= config.life_timeout / 4
+    }
+
     /// Whether an answer has been owed for a quarter of its life, and nothing has asked for one for a while, which is not
     /// shorter than `patience`.
     pub(super) fn is_silent(&self, now: Time, config: &Config, patience: Duration) -> bool {
-        now.since(self.heard_at) >= config.life_timeout / 4
+        self.is_quiet(now, config)
             && now.since(self.served_at.max(self.header_sent_at)) >= patience.max(config.life_timeout / URGES_IN_A_LIFE)
     }
 

@@ -12,10 +12,13 @@ const WINDOW_UNSAID: u16 = 64;
 const CLOSES_IN_HEADER: usize = 8;
 
 /// Bytes that a header may take: one datagram.
-fn capacity(config: &Config, frame: &OutFrame) -> usize {
+fn capacity(config: &Config, frame: &OutFrame, limit: Option<u32>) -> usize {
     let packet = HEADER_BYTES + usize::from(frame.packet_bytes);
     // Three bytes above the least size: a padding tag always fits.
-    config.control_bytes.max(packet).clamp(MIN_FRAME_HEADER_BYTES + 3, HEADER_BYTES + MAX_PACKET_BYTES)
+    let most = config.control_bytes.max(packet);
+    limit
+        .map_or(most, |limit| most.min(limit as usize))
+        .clamp(MIN_FRAME_HEADER_BYTES + 3, HEADER_BYTES + MAX_PACKET_BYTES)
 }
 
 /// The tags of a header but FRAME_CLOSE.
@@ -41,20 +44,22 @@ fn tags(frame: &OutFrame, epoch: u32) -> impl Iterator<Item = Tag<'static>> {
 ///
 /// # Errors
 /// [`Refused::HeaderTooLarge`].
-pub(super) fn check(config: &Config, frame: &OutFrame) -> Result<(), Refused> {
+pub(super) fn check(config: &Config, frame: &OutFrame, limit: Option<u32>) -> Result<(), Refused> {
     let bytes = HEADER_BYTES + tags(frame, 0).map(|tag| tag_bytes(&tag)).sum::<usize>() + 1;
-    if bytes <= capacity(config, frame) { Ok(()) } else { Err(Refused::HeaderTooLarge) }
+    if bytes <= capacity(config, frame, limit) { Ok(()) } else { Err(Refused::HeaderTooLarge) }
 }
 
 /// Writes the header of `frame`, with the frames to close that fit (V-S9) and inline data if they fit.
 //= V-S4
 //= V-S9
-pub(super) fn write(config: &Config, frame: &mut OutFrame, epoch: u32, closes: &mut VecDeque<u16>) {
+pub(super) fn write(config: &Config, frame: &mut OutFrame, limit: Option<u32>, epoch: u32, closes: &mut VecDeque<u16>) {
+    // One that fits only a larger datagram, although its frame was taken, is tried all the same.
+    let limit = limit.filter(|limit| check(config, frame, Some(*limit)).is_ok());
     let inline = if frame.may_be_inline() { 2 + frame.size as usize } else { 0 };
     let least = HEADER_BYTES + tags(frame, epoch).map(|tag| tag_bytes(&tag)).sum::<usize>() + 1;
     let close = tag_bytes(&Tag::FrameClose(0));
     let most = least + inline + CLOSES_IN_HEADER * close + MIN_FRAME_HEADER_BYTES;
-    let mut bytes = vec![0; most.min(capacity(config, frame))];
+    let mut bytes = vec![0; most.min(capacity(config, frame, limit))];
     let mut writer = ControlWriter::new(&mut bytes, frame.number);
     for tag in tags(frame, epoch) {
         // `check` has seen that they fit.

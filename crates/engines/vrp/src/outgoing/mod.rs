@@ -11,6 +11,7 @@ mod answers;
 mod flights;
 mod frame;
 mod header;
+mod path;
 mod rate;
 mod timeouts;
 mod transmit;
@@ -19,6 +20,7 @@ use crate::{Config, Event, Failure, FrameSpec, OutgoingCounters, Refused, Sent};
 use core::time::Duration;
 use flights::{Flight, Flights};
 use frame::{OutFrame, State};
+use path::Carried;
 use pinnace_core::{
     Congestion, DeliveryRate, Pacer, PathEvent, PollAt, Random, Reordering, RttConfig, RttEstimator, Time, TimerWheel,
 };
@@ -45,7 +47,7 @@ const SMALL: u64 = 16 * 1024;
 const INITIAL_TIMEOUT: Duration = Duration::from_millis(200);
 const TIMEOUT_CAP: Duration = Duration::from_secs(2);
 /// PINGs of which a PONG is still believed.
-const PINGS_KEPT: usize = 8;
+const PINGS_KEPT: usize = 24;
 /// How often FRAME_CLOSE is sent when the endpoint closes.
 const FAREWELLS: u32 = 2;
 /// FRAME_CLOSE tags wait for a header to ride in, but no more of them than fit one packet.
@@ -79,12 +81,16 @@ pub struct Outgoing {
     next_number: u16,
     next_ticket: u64,
     path: Path,
-    ping_due: bool,
+    carried: Carried,
+    /// Frames whose receiver is asked what there is of them.
+    questions: VecDeque<(usize, u64)>,
+    /// When a PONG came last.
+    ponged_at: Option<Time>,
     /// When a PING says that this end is there, and how long the next one is waited for.
     alive_at: Option<Time>,
     alive_wait: Duration,
-    /// The newest PINGs: their bytes, and when they left.
-    pings: VecDeque<([u8; 8], Time)>,
+    /// The newest PINGs: what they say, when they left, and the bytes of their datagrams.
+    pings: VecDeque<([u8; 8], Time, u32)>,
     rtt: RttEstimator,
     congestion: Box<dyn Congestion>,
     delivery: DeliveryRate,
@@ -201,7 +207,9 @@ impl Outgoing {
             random,
             next_ticket: 0,
             path: Path::Unknown,
-            ping_due: false,
+            carried: Carried::default(),
+            questions: VecDeque::new(),
+            ponged_at: None,
             alive_at: None,
             alive_wait: INITIAL_TIMEOUT,
             pings: VecDeque::new(),
@@ -253,7 +261,7 @@ impl Outgoing {
     pub fn open(&mut self, now: Time) {
         if self.path == Path::Unknown && self.farewell.is_none() && !self.closed {
             self.path = Path::Measuring { since: now, repeat_at: now + INITIAL_TIMEOUT, timeout: INITIAL_TIMEOUT };
-            self.ping_due = true;
+            self.ask();
         }
     }
 
@@ -274,7 +282,7 @@ impl Outgoing {
         }
         let ticket = self.next_ticket;
         let mut frame = OutFrame::new(ticket, frame, &self.config)?;
-        header::check(&self.config, &frame)?;
+        header::check(&self.config, &frame, self.carried.limit())?;
         self.next_ticket += 1;
         frame.timer = frame.give_up_at.map(|at| self.timers.insert(at, (NOT_BEGUN, ticket)));
         self.waiting.push_back(Box::new(frame));
@@ -298,7 +306,7 @@ impl Outgoing {
         }
         let ticket = self.next_ticket;
         let mut frame = OutFrame::new(ticket, FrameSpec { repeat_until: None, ..frame }, &self.config)?;
-        header::check(&self.config, &frame)?;
+        header::check(&self.config, &frame, self.carried.limit())?;
         let Some(number) = self.take_number() else { return Ok(()) };
         self.next_ticket += 1;
         frame.is_announced = true;
@@ -349,7 +357,7 @@ impl Outgoing {
             self.events.push_back(Event::Opened(Err(Failure::Closed)));
         }
         self.fail_all(Failure::Closed);
-        self.ping_due = false;
+        self.carried.stop();
         self.pings.clear();
         self.path = Path::Unknown;
         self.alive_at = None;
@@ -501,7 +509,11 @@ impl Outgoing {
     fn begin(&mut self, now: Time, mut frame: Box<OutFrame>, number: u16) {
         frame.number = number;
         frame.heard_at = now;
-        header::write(&self.config, &mut frame, self.epoch, &mut self.closes);
+        let limit = self.carried.limit();
+        if let Some(packet_bytes) = self.packet_limit() {
+            frame.fit(packet_bytes);
+        }
+        header::write(&self.config, &mut frame, limit, self.epoch, &mut self.closes);
         if self.closes.is_empty() {
             self.close_at = None;
         }
@@ -537,7 +549,7 @@ impl Outgoing {
         self.by_number.remove(&frame.number);
         self.unsent_bytes[usize::from(frame.is_small())] -= u64::from(frame.unsent);
         self.allowed.on_end(&frame);
-        let least = full_datagram(&self.config);
+        let least = self.full();
         if self.largest > least && frame.largest_datagram() == self.largest {
             let others = self.slots.iter().flatten().map(|frame| frame.largest_datagram());
             if others.clone().all(|bytes| bytes < self.largest) {
@@ -689,6 +701,7 @@ impl Outgoing {
             .min(PollAt::at(self.paced_until))
             .min(PollAt::at(self.close_at))
             .min(PollAt::at(self.alive_at))
+            .min(PollAt::at(self.carried.retry_at()))
             .min(PollAt::at(self.allowed.due_at()))
     }
 

@@ -18,6 +18,7 @@ impl Outgoing {
         }
         self.on_ping_timer(now);
         self.on_alive_timer(now);
+        self.on_retry_timer(now);
         self.on_flight_timer(now);
         self.on_probe_timer(now);
         while let Some((slot, ticket)) = self.timers.poll_expired(now) {
@@ -48,14 +49,14 @@ impl Outgoing {
         let Path::Measuring { since, repeat_at, timeout } = self.path else { return };
         if now.since(since) >= self.config.life_timeout {
             self.path = Path::Unknown;
-            self.ping_due = false;
+            self.carried.stop();
             self.pings.clear();
             self.events.push_back(Event::Opened(Err(Failure::PeerGone)));
             self.fail_all(Failure::PeerGone);
         } else if now >= repeat_at {
             let timeout = (timeout * 2).min(TIMEOUT_CAP);
             self.path = Path::Measuring { since, repeat_at: now + timeout, timeout };
-            self.ping_due = true;
+            self.ask();
         }
     }
 
@@ -69,7 +70,7 @@ impl Outgoing {
     fn on_alive_timer(&mut self, now: Time) {
         let Some(longest) = self.config.keep_alive else { return };
         if self.alive_at.is_some_and(|at| at <= now) {
-            self.ping_due = true;
+            self.ask();
             self.alive_at = Some(now + self.alive_wait.min(longest));
             self.alive_wait = (self.alive_wait * 2).min(longest);
         }
@@ -84,7 +85,7 @@ impl Outgoing {
     }
 
     /// The same, had no time-out doubled.
-    fn patience_undoubled(&self) -> Duration {
+    pub(super) fn patience_undoubled(&self) -> Duration {
         let most = self.patience();
         self.rtt.smoothed().zip(self.rtt.deviation()).map_or(most, |(round_trip, deviation)| {
             (round_trip + (deviation * 4).max(round_trip / 4)).max(self.config.timeout_floor).min(most)
@@ -235,17 +236,23 @@ impl Outgoing {
             frame.timer = Some(timers.insert(frame.looks_at(now, config), (slot, ticket)));
             let starves = frame.is_ready && frame.is_starving(now, config);
             let is_silent = frame.is_silent(now, config, patience);
+            let is_quiet = frame.is_quiet(now, config);
             if starves {
                 self.serve_first(slot, ticket);
             }
             if is_silent {
                 self.urge(now, slot);
             }
+            if is_quiet {
+                self.sound(now, slot);
+            }
             return;
         }
         frame.timer = None;
-        let late = frame.give_up_at.is_some_and(|give_up_at| give_up_at <= now);
-        let is_lost = frame.lost_at(config).is_some_and(|lost_at| lost_at <= now);
+        let (late, is_lost) = (
+            frame.give_up_at.is_some_and(|give_up_at| give_up_at <= now),
+            frame.lost_at(config).is_some_and(|lost_at| lost_at <= now),
+        );
         if !late && now.since(self.heard_at) >= self.config.life_timeout {
             // Who has answered nothing at all for a life will not answer what waits for its turn: that would have another
             // life then, a few frames at a time.
@@ -261,7 +268,7 @@ impl Outgoing {
         } else if is_lost {
             Failure::Protocol
         } else {
-            Failure::PeerGone
+            self.slots[slot].as_deref().map_or(Failure::PeerGone, |frame| self.failure_of_silence(frame))
         };
         self.fail(slot, failure);
     }

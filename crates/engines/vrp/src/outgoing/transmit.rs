@@ -48,6 +48,7 @@ impl Outgoing {
             return true;
         }
         let leaves = self.poll_rates(train)
+            || self.poll_questions(now, train)
             || self.poll_closes(now, train)
             || (!self.holds_back(train.limits())
                 && (self.poll_headers(now, train)
@@ -83,16 +84,17 @@ impl Outgoing {
     //= V-S3
     //= V-S10
     fn poll_ping(&mut self, now: Time, train: &mut Train) -> bool {
-        if !core::mem::take(&mut self.ping_due) || self.path == Path::Unknown {
-            return false;
+        if self.path == Path::Unknown {
+            self.carried.stop();
         }
+        let Some(size) = self.carried.take_ping() else { return false };
         let micros = now.as_nanos() / 1000;
         // The receiver returns the bytes unread; that nobody can guess them keeps forged answers out.
         let seconds = ((micros / 1_000_000) as u32) ^ self.random.next_u32();
         let mut stamp = [0; 8];
         stamp[..4].copy_from_slice(&seconds.to_be_bytes());
         stamp[4..].copy_from_slice(&((micros % 1_000_000) as u32).to_be_bytes());
-        let len = (HEADER_BYTES + usize::from(self.config.packet_bytes)).clamp(16, HEADER_BYTES + MAX_PACKET_BYTES);
+        let len = (size as usize).clamp(16, HEADER_BYTES + MAX_PACKET_BYTES);
         let mut bytes = vec![0; len];
         let mut writer = ControlWriter::new(&mut bytes, 0);
         writer.push(&Tag::Ping(stamp));
@@ -102,7 +104,7 @@ impl Outgoing {
         train.begin(Address::Peer, len);
         train.inline(&bytes);
         train.end_segment();
-        self.remember_ping(stamp, now);
+        self.remember_ping(stamp, now, size);
         self.counters.bytes_sent += len as u64;
         true
     }
@@ -215,7 +217,8 @@ impl Outgoing {
             return false;
         }
         let mut bytes = [0; MAX_ANSWER_BYTES];
-        let mut writer = ControlWriter::new(&mut bytes, 0);
+        let most = self.carried.most(MAX_ANSWER_BYTES);
+        let mut writer = ControlWriter::new(&mut bytes[..most], 0);
         while let Some(&number) = self.closes.front()
             && writer.push(&Tag::FrameClose(number))
         {
@@ -236,7 +239,8 @@ impl Outgoing {
     /// FRAME_CLOSE of every frame, in packets one after the other, and all of it twice.
     //= V-S4
     fn poll_farewell(&mut self, left: u32, train: &mut Train) -> bool {
-        let per_packet = (MAX_ANSWER_BYTES - ControlWriter::EMPTY_BYTES) / tag_bytes(&Tag::FrameClose(0));
+        let per_packet =
+            (self.carried.most(MAX_ANSWER_BYTES) - ControlWriter::EMPTY_BYTES) / tag_bytes(&Tag::FrameClose(0));
         let packets = self.farewell_closes.len().div_ceil(per_packet);
         let at = self.farewell_sent;
         let Some(numbers) = self.farewell_closes.chunks(per_packet).nth(at % packets.max(1)) else {
@@ -369,7 +373,7 @@ impl Outgoing {
 
     /// A frame, unless its data wait until its receiver knows it: what is to be sent again is queued anew then.
     fn known(&self, slot: usize, ticket: u64) -> Option<&OutFrame> {
-        self.frame(slot, ticket).filter(|frame| !frame.is_unknown)
+        self.frame(slot, ticket).filter(|frame| !frame.is_unknown && !frame.is_doubted)
     }
 
     fn write_packet(&mut self, now: Time, train: &mut Train, pick: Pick, bytes: usize, stamp: DeliveryStamp) {

@@ -61,6 +61,7 @@ fn schedule(plan: &Plan, world: &mut World, ledger: &Rc<RefCell<Ledger>>) {
             let spec = FrameSpec {
                 terms: Some(frame.terms.clone()),
                 packet_bytes: frame.packet_bytes,
+                takes_smaller_packets: frame.packet_bytes.is_none(),
                 window: frame.window,
                 repeat_until: frame.repeat_for.map(|time| now + time),
                 give_up_at: frame.give_up_after.map(|time| now + time),

@@ -22,7 +22,7 @@ pub(crate) use answers::Heard;
 pub(crate) use answers::Outcome;
 pub(crate) use chunks::{Chunk, Done, MOST_PIECES};
 pub(crate) use group::Heard as GroupHeard;
-pub(crate) use path::{PathConfig, SMALLEST_DATAGRAM, step_below};
+pub(crate) use path::PathConfig;
 pub(crate) use send::{Asking, Cut, Next, Terms};
 
 use asks::Asks;

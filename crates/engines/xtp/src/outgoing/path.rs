@@ -5,7 +5,7 @@
 //= X-23
 
 use core::time::Duration;
-use pinnace_core::{ControllerKind, Pacer, Time};
+use pinnace_core::{ControllerKind, Pacer, Time, step_below};
 
 /// How a stream treats its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,21 +67,12 @@ impl RoundTrip {
     }
 }
 
-/// Nearly every path carries datagrams of so many bytes (RFC 9000, 14).
-pub(crate) const SAFE_DATAGRAM: u32 = 1200;
-/// Every path carries datagrams of so many bytes: 576 (RFC 791) less the headers of IP and UDP.
-pub(crate) const SMALLEST_DATAGRAM: u32 = 548;
 /// So often bytes are repeated in larger ones until the path is taken to lose all of those.
 const MOST_REPETITIONS: u32 = 5;
 
-/// Larger ones than this are tried no longer where those with so many bytes get lost; `None`: every path carries them.
-pub(crate) fn step_below(bytes: u32) -> Option<u32> {
-    [SAFE_DATAGRAM, SMALLEST_DATAGRAM].into_iter().find(|step| bytes > *step)
-}
-
 /// Whether large datagrams get lost in silence, because nobody reports that they do not fit (RFC 4821): the first bytes that
 /// the peer lacks leave in such again and again, its answers come, and say that nothing like it has. At first those are
-/// doubted that are larger than [`SAFE_DATAGRAM`], and when they are not sent any more, those beyond [`SMALLEST_DATAGRAM`].
+/// doubted that are larger than 1,200 bytes, and when they are not sent any more, those beyond 548 ([`step_below`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Doubt {
     /// The first byte that is missing.

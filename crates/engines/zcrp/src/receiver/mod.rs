@@ -267,7 +267,7 @@ impl Receiver {
             self.on_refused(now, number, sequence);
             return;
         }
-        let Some(offset) = self.offset_of(unit) else {
+        let Some(offset) = self.offset_of(unit, segment.len - TRAILER_BYTES) else {
             return;
         };
         let is_unplaced = self.fragment.is_none() && unit.is_last && unit.unit > 0;
@@ -284,7 +284,12 @@ impl Receiver {
                 let payload = 0..unit.length as usize;
                 let copied = if is_unplaced {
                     let data = rx.pieces(segment, payload).collect::<Vec<_>>().concat();
-                    self.unplaced.keep(Unplaced { message: number, unit: unit.unit, data });
+                    self.unplaced.keep(Unplaced {
+                        message: number,
+                        unit: unit.unit,
+                        data,
+                        room: segment.len - TRAILER_BYTES,
+                    });
                     unit.length
                 } else {
                     rx.settle(segment, payload, BufferRange::new(message.buffer, offset, unit.length))
@@ -355,7 +360,7 @@ impl Receiver {
 
     /// `F` is known: what was kept goes to its place.
     fn place_kept(&mut self, fragment: u32, rx: &mut Placed<'_>) {
-        for Unplaced { message, unit, data } in self.unplaced.take() {
+        for Unplaced { message, unit, data, .. } in self.unplaced.take() {
             let offset = u64::from(unit) * u64::from(fragment);
             if let Some(message) = self.messages.get_mut((message - self.base) as usize) {
                 message.ends_at(offset + data.len() as u64);
@@ -365,12 +370,11 @@ impl Receiver {
     }
 
     /// Where a unit's data belongs, if its number and length agree with the fragment size. Of a last unit that comes before that
-    /// is known: where it belongs at least.
-    fn offset_of(&mut self, unit: &Unit) -> Option<u64> {
+    /// is known: where it belongs at least. Its datagram has `room` bytes for data.
+    fn offset_of(&mut self, unit: &Unit, room: usize) -> Option<u64> {
         match self.fragment {
-            Some(fragment)
-                if (unit.is_last && unit.length > fragment) || (!unit.is_last && unit.length != fragment) =>
-            {
+            // Not even padding makes the last one longer than the others: it is of a time when those had another length.
+            Some(fragment) if room > fragment as usize || (!unit.is_last && unit.length != fragment) => {
                 // A message of one unit fits any fragment size that has not been contradicted.
                 self.counters.units_contradictory += 1;
                 None
@@ -455,8 +459,9 @@ impl Receiver {
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         if self.liveness.deadline().is_some_and(|deadline| deadline <= now) && self.closed.is_none() {
             //= Z-19
-            self.fail_all(Failure::PeerGone);
-            self.events.push_back(Event::ReceiverClosed(Failure::PeerGone));
+            let failure = if self.liveness.is_heard_in_vain() { Failure::Swallowed } else { Failure::PeerGone };
+            self.fail_all(failure);
+            self.events.push_back(Event::ReceiverClosed(failure));
             return;
         }
         if let Some(farewell) = &mut self.farewell

@@ -6,11 +6,13 @@ use crate::Config;
 use crate::path::Path;
 use core::time::Duration;
 use pinnace_core::{Address, Allowance, Time, Train};
-use pinnace_wire::zcrp::ControlWriter;
+use pinnace_wire::zcrp::{ControlWriter, DEFAULT_CONTROL_BYTES};
 
 /// Pairs in the first request to a peer that introduced itself and has been sent little: it must fit three times the
 /// 28 bytes of an idle datagram.
 const CAUTIOUS_PAIRS: usize = 4;
+/// Pairs in a request that is repeated: every path carries datagrams of the default size.
+const REPEATED_PAIRS: usize = (DEFAULT_CONTROL_BYTES - 8) / 8;
 /// Bytes of the largest and of the smallest acknowledgement sent.
 const SPACE: usize = 512;
 const MIN_REPORT: usize = 16;
@@ -123,7 +125,8 @@ impl Receiver {
     //= Z-13
     fn poll_requests(&mut self, now: Time, train: &mut Train, path: &mut Path) -> bool {
         if self.repeating.is_some() {
-            let again = self.pairs(path, self.kept_back(now, path));
+            // The first one may have been too large for the path.
+            let again = self.pairs(path, self.kept_back(now, path)).min(REPEATED_PAIRS);
             if again > 0 && self.poll_repetitions(now, train, path, again) {
                 return true;
             }

@@ -12,6 +12,8 @@ pub(super) struct Unplaced {
     pub(super) message: u64,
     pub(super) unit: u32,
     pub(super) data: Vec<u8>,
+    /// Bytes of its datagram but the trailer: units are no shorter.
+    pub(super) room: usize,
 }
 
 /// All of them.
@@ -33,9 +35,9 @@ impl UnplacedUnits {
 
     /// Whether all of them can be of a sender whose units carry `fragment` bytes: `capacity` says how long a message may be.
     pub(super) fn agree_with(&self, fragment: u32, capacity: impl Fn(u64) -> Option<u32>) -> bool {
-        self.units.iter().all(|Unplaced { message, unit, data }| {
+        self.units.iter().all(|Unplaced { message, unit, data, room }| {
             let end = u64::from(*unit) * u64::from(fragment) + data.len() as u64;
-            data.len() <= fragment as usize && capacity(*message).is_none_or(|capacity| end <= u64::from(capacity))
+            *room <= fragment as usize && capacity(*message).is_none_or(|capacity| end <= u64::from(capacity))
         })
     }
 

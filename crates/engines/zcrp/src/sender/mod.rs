@@ -5,6 +5,7 @@
 //! first list when a request names it (Z-3), and ends when every unit is acknowledged (Z-15).
 
 mod outgoing;
+mod sizing;
 mod transit;
 mod transmit;
 
@@ -18,6 +19,7 @@ use pinnace_core::{
     Windowed, unwrap32,
 };
 use pinnace_wire::zcrp::{Block, Control, MAX_UNIT_BYTES, MIN_UNIT_BYTES, Pairs, TRAILER_BYTES};
+use sizing::Sizing;
 use std::collections::VecDeque;
 use transit::{Fate, Run, Timeouts, Transit};
 
@@ -42,6 +44,7 @@ pub struct Sender {
     counters: SenderCounters,
     /// Data bytes in every unit but the last, `F`; 0 until it is chosen.
     fragment: u32,
+    sizing: Sizing,
     /// Messages from `base` on.
     messages: VecDeque<Outgoing>,
     base: u64,
@@ -110,6 +113,7 @@ impl Sender {
         let mut sender = Self {
             counters: SenderCounters::default(),
             fragment: 0,
+            sizing: Sizing::default(),
             messages: VecDeque::new(),
             base: 0,
             early: EarlyRequests::new(),
@@ -197,7 +201,8 @@ impl Sender {
         self.base + self.messages.len() as u64
     }
 
-    /// The unit datagram size `U`, once it is known.
+    /// The unit datagram size `U`, once it is chosen. It gets smaller where the first units show that the path loses all of
+    /// that size.
     pub fn unit_bytes(&self) -> Option<usize> {
         (self.fragment > 0).then_some(self.fragment as usize + TRAILER_BYTES)
     }
@@ -311,6 +316,10 @@ impl Sender {
             Control::Acknowledgement(_) => self.liveness.on_answered(now),
             Control::Request(_) | Control::Flow { .. } => self.liveness.on_heard(now),
         }
+        if self.sizing.is_known() {
+            // Whatever it says: nobody asks again for a message of which something has arrived.
+            self.sizing.on_asked();
+        }
         match control {
             Control::Acknowledgement(block) => self.on_acknowledgement(now, block),
             Control::Request(pairs) => self.on_request(now, pairs),
@@ -320,6 +329,7 @@ impl Sender {
                 self.liveness.peer_reports_idle = true;
             }
         }
+        self.step_down(now);
         self.update_liveness(now);
         true
     }
@@ -361,9 +371,14 @@ impl Sender {
                 self.early.insert(number, capacity);
             } else {
                 ahead_only = false;
-                if self.message(number).is_some_and(|message| message.state == State::Waiting) {
-                    self.waiting -= 1;
-                    self.on_requested(number, capacity);
+                match self.message(number) {
+                    Some(message) if message.state == State::Waiting => {
+                        self.waiting -= 1;
+                        self.on_requested(number, capacity);
+                    }
+                    // Nothing of it had arrived when that was asked (Z-13).
+                    Some(message) if message.state == State::Sending && message.has_begun() => self.sizing.on_asked(),
+                    _ => {}
                 }
             }
         }
@@ -445,20 +460,36 @@ impl Sender {
         {
             *newest_sent = Some(awaited.sent_at);
         }
-        let Self { transit, messages, base, delivery, congestion, order, events, counters, measured_to, .. } = self;
-        let (mut is_news, mut late) = (false, None);
+        let fragment = self.fragment;
+        let Self {
+            transit,
+            messages,
+            base,
+            delivery,
+            congestion,
+            order,
+            events,
+            counters,
+            measured_to,
+            sizing,
+            ready_bytes,
+            ..
+        } = self;
+        let (mut is_news, mut late, mut has_unsent, mut back_to) = (false, None, false, None);
         transit.decide(now, low, high, Fate::Acknowledged, |run| {
             // Also what was reported lost: the path has carried it. What a time-out gave up does not open the window again, or
             // where every time-out is too short all would be sent again and again.
             if run.fate != Fate::Expired {
                 delivery.on_packet_acked(now, run.total_bytes(), &run.stamp);
             }
-            if run.fate == Fate::Expired {
+            // What was cut anew had not been missed.
+            let is_present = sizing.is_present(run.first);
+            if run.fate == Fate::Expired && is_present {
                 // It was the time-out that was for nothing; no bytes were told as lost.
                 order.on_waited_for(now, run.decided_at);
                 congestion.on_spurious_loss(&SpuriousLoss { now, noticed_at: run.decided_at, bytes: 0 });
             }
-            if run.fate == Fate::GivenUp {
+            if run.fate == Fate::GivenUp && is_present {
                 // Every transmission has a number of its own, so it is certain which one has arrived.
                 counters.units_late += u64::from(run.count);
                 if let Some(spurious) = order.on_late(now, run.decided_at, run.total_bytes()) {
@@ -471,15 +502,32 @@ impl Sender {
                 // What was given up may have come in time, and only the first report of it was lost.
                 match run.fate {
                     Fate::InTransit => *newest_sent = Some(run.stamp.sent_at),
-                    _ => late = Some(*run),
+                    _ if is_present => late = Some(*run),
+                    _ => {}
                 }
             }
+            sizing.on_arrived(run.bytes);
             let Some(message) = run.message.checked_sub(*base).and_then(|index| messages.get_mut(index as usize))
             else {
                 return true;
             };
             let (low, high) = run.units();
-            if message.state != State::Ended && message.acknowledge(low, high) {
+            let was_cut_to = sizing.fragment_at(run.first, fragment);
+            let is_one_unit = message.is_one_unit_of(was_cut_to);
+            if !is_one_unit {
+                if !is_present {
+                    back_to = Some(was_cut_to);
+                    return true;
+                }
+                sizing.on_known();
+            }
+            if message.state != State::Ended && (message.acknowledge(low, high) || is_one_unit) {
+                if message.next_unit < message.units {
+                    // It has arrived as a whole before it was cut.
+                    *ready_bytes -= message.unsent_bytes(fragment);
+                    message.next_unit = message.units;
+                    has_unsent = true;
+                }
                 //= Z-16
                 let refused = message.state == State::Refusing;
                 message.state = State::Ended;
@@ -506,22 +554,67 @@ impl Sender {
                 self.awaited = Some(Awaited { number, sent_at, most: most + most / 4 });
             }
         }
+        if has_unsent {
+            let Self { ready, messages, base, .. } = self;
+            ready.retain(|number| {
+                let message = number.checked_sub(*base).and_then(|index| messages.get(index as usize));
+                message.is_some_and(|message| message.state != State::Ended)
+            });
+        }
         while self.messages.front().is_some_and(|message| message.state == State::Ended) {
             self.messages.pop_front();
             self.base += 1;
         }
+        if let Some(fragment) = back_to.filter(|_| !self.sizing.is_known()) {
+            self.cut_to(now, fragment);
+            self.sizing.on_known();
+        }
         is_news
+    }
+
+    /// Cuts anew what has not ended, into units that carry `fragment` bytes.
+    fn cut_to(&mut self, now: Time, fragment: u32) {
+        self.sizing.on_cut(self.transit.next(), self.fragment);
+        self.transit.give_up(now);
+        self.again.clear();
+        self.announced = None;
+        self.awaited = None;
+        self.ready.clear();
+        self.ready_bytes = 0;
+        for (number, message) in (self.base..).zip(&mut self.messages) {
+            if message.state == State::Ended {
+                continue;
+            }
+            message.cut(fragment);
+            if message.capacity.is_some() {
+                self.ready.push_back(number);
+                self.ready_bytes += message.unsent_bytes(fragment);
+            }
+        }
+        self.set_unit_bytes(fragment as usize + TRAILER_BYTES, now);
+        // What the path does with others is not known yet.
+        self.rtt.reset_back_off();
+        (self.backed_off, self.timer) = (None, None);
+    }
+
+    /// Goes on with smaller units where the path loses all of this size.
+    fn step_down(&mut self, now: Time) {
+        if let Some(fragment) = self.sizing.smaller(self.fragment) {
+            self.cut_to(now, fragment);
+        }
     }
 
     /// Moves reported losses back to the units to send.
     //= Z-8
     fn on_lost(&mut self, now: Time, low: u64, high: u64) {
-        let Self { transit, again, counters, order, .. } = self;
+        let unit = self.fragment + TRAILER_BYTES as u32;
+        let Self { transit, again, counters, order, sizing, .. } = self;
         transit.decide(now, low, high, Fate::GivenUp, |run| {
             let (low, high) = run.units();
             again.push_back((run.message, low, high));
             counters.units_reported_lost += u64::from(run.count);
             order.on_noticed(now, run.total_bytes(), run.stamp.sent_at);
+            sizing.on_lost(now, run.stamp.sent_at, run.bytes, unit);
             true
         });
     }
@@ -529,8 +622,12 @@ impl Sender {
     /// What was sent again, and has arrived, is remembered for a time-out more: to know whether it was lost at all.
     fn forget_settled(&mut self, now: Time) {
         let until = Time::from_nanos(now.as_nanos().saturating_sub(self.timeout().as_nanos() as u64));
-        let Self { transit, messages, base, .. } = self;
-        transit.forget(Config::MAX_TRANSIT / 2, until, |run| is_settled(messages, *base, run));
+        let Self { transit, messages, base, sizing, .. } = self;
+        transit.forget(Config::MAX_TRANSIT / 2, until, |run| {
+            // How long units were before matters until that is known, and whether a message was one of them.
+            let is_present = sizing.is_present(run.first);
+            if is_present { is_settled(messages, *base, run) } else { has_ended(messages, *base, run) }
+        });
     }
 
     fn set_pace(&mut self, now: Time) {
@@ -558,7 +655,8 @@ impl Sender {
         }
         if self.liveness.deadline().is_some_and(|deadline| deadline <= now) {
             //= Z-19
-            self.fail_all(Failure::PeerGone);
+            let is_swallowed = self.sizing.is_swallowed() && self.liveness.is_heard_in_vain();
+            self.fail_all(if is_swallowed { Failure::Swallowed } else { Failure::PeerGone });
             return;
         }
         if self.timer.is_some_and(|timer| timer <= now) {
@@ -591,7 +689,8 @@ impl Sender {
     //= Z-12
     fn on_timer(&mut self, now: Time, path: &Path) {
         let timeouts = self.timeouts();
-        let Self { transit, again, counters, messages, base, .. } = self;
+        let unit = self.fragment + TRAILER_BYTES as u32;
+        let Self { transit, again, counters, messages, base, sizing, .. } = self;
         let mut newest = None;
         transit.expire(now, &timeouts, |run| {
             if is_settled(messages, *base, run) {
@@ -602,6 +701,7 @@ impl Sender {
             again.push_back((run.message, low, high));
             counters.units_timed_out += u64::from(run.count);
             newest = newest.max(Some(run.stamp.sent_at));
+            sizing.on_lost(now, run.stamp.sent_at, run.bytes, unit);
         });
         if let Some(newest) = newest {
             counters.timeouts += 1;
@@ -618,7 +718,14 @@ impl Sender {
             }
         }
         self.timer = self.transit.expires_at(&self.timeouts());
+        self.step_down(now);
         self.update_liveness(now);
+    }
+
+    /// Whether the network should cut what is too large for it, because it seems to lose that in silence and units can get no
+    /// smaller any more.
+    pub(crate) fn may_be_cut(&self) -> bool {
+        self.sizing.is_known() && self.sizing.is_swallowed()
     }
 
     pub(crate) fn on_malformed(&mut self) {
@@ -655,6 +762,12 @@ struct Awaited {
     sent_at: Time,
     /// The round trip is no longer than that; what says more repeats a report that was lost.
     most: Duration,
+}
+
+/// Whether the message of a run has ended.
+fn has_ended(messages: &VecDeque<Outgoing>, base: u64, run: &Run) -> bool {
+    let Some(index) = run.message.checked_sub(base) else { return true };
+    messages.get(index as usize).is_none_or(|message| message.state == State::Ended)
 }
 
 /// Whether every unit of a run has been acknowledged, under whichever number.

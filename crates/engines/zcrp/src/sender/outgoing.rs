@@ -29,13 +29,42 @@ pub(super) struct Outgoing {
     /// What the buffer has room for that was requested for it (Z-3).
     pub(super) capacity: Option<u32>,
     acked: IntervalSet,
+    /// A unit of it has been sent, maybe of another size.
+    has_travelled: bool,
 }
 
 impl Outgoing {
-    //= Z-5
     pub(super) fn new(buffer: BufferId, size: u32, fragment: u32) -> Self {
-        let units = size.div_ceil(fragment).max(1);
-        Self { buffer, size, units, next_unit: 0, state: State::Waiting, capacity: None, acked: IntervalSet::new() }
+        Self {
+            buffer,
+            size,
+            units: units_of(size, fragment),
+            next_unit: 0,
+            state: State::Waiting,
+            capacity: None,
+            acked: IntervalSet::new(),
+            has_travelled: false,
+        }
+    }
+
+    /// Cuts it anew, into units of `fragment` bytes, as if none of it had been sent.
+    pub(super) fn cut(&mut self, fragment: u32) {
+        self.has_travelled = self.has_begun();
+        self.next_unit = 0;
+        self.acked = IntervalSet::new();
+        if self.state != State::Refusing {
+            self.units = units_of(self.size, fragment);
+        }
+    }
+
+    /// Whether it is, or would be, one unit where those carry `fragment` bytes.
+    pub(super) fn is_one_unit_of(&self, fragment: u32) -> bool {
+        self.state == State::Refusing || self.size <= fragment
+    }
+
+    /// Whether `unit` is the last of several.
+    pub(super) fn is_end(&self, unit: u32) -> bool {
+        self.units > 1 && unit + 1 == self.units
     }
 
     /// A request has named it.
@@ -51,7 +80,7 @@ impl Outgoing {
 
     /// Whether a unit of it has been sent, or announced.
     pub(super) fn has_begun(&self) -> bool {
-        self.next_unit > 0
+        self.next_unit > 0 || self.has_travelled
     }
 
     /// Whether `unit` still has to arrive.
@@ -96,6 +125,11 @@ impl Outgoing {
         };
         data + u64::from(self.units - self.next_unit) * TRAILER_BYTES as u64
     }
+}
+
+//= Z-5
+fn units_of(size: u32, fragment: u32) -> u32 {
+    size.div_ceil(fragment).max(1)
 }
 
 /// Requests for messages that have not been queued yet, up to 1024 ahead (Z-13). The first pair for a message counts.

@@ -235,6 +235,14 @@ impl Transit {
         }
     }
 
+    /// Gives up all that is in transit.
+    pub(super) fn give_up(&mut self, now: Time) {
+        for run in self.runs.iter_mut().filter(|run| run.fate == Fate::InTransit) {
+            (run.fate, run.decided_at) = (Fate::GivenUp, now);
+        }
+        (self.units_in_flight, self.bytes_in_flight) = (0, 0);
+    }
+
     /// When the first of the transmissions in transit will have been unanswered for too long.
     pub(super) fn expires_at(&self, timeouts: &Timeouts) -> Option<Time> {
         let in_transit = self.runs.iter().filter(|run| run.fate == Fate::InTransit);

@@ -28,11 +28,12 @@ impl Sender {
     fn poll_idle(&mut self, now: Time, train: &mut Train, path: &mut Path) -> bool {
         let announces = self.waiting > 0 && self.idle_due.is_some_and(|due| due <= now);
         let answers = self.idle_answer.is_some_and(|due| due <= now);
-        if !announces && !answers {
+        let asks = self.sizing.asks();
+        if !announces && !answers && !asks {
             return false;
         }
         self.idle_answer = None;
-        if !announces && self.transit.units_in_flight() > 0 {
+        if !announces && !asks && self.transit.units_in_flight() > 0 {
             // What travels tells the receiver as much.
             return false;
         }
@@ -41,6 +42,7 @@ impl Sender {
             return false;
         }
         path.pay(TRAILER_BYTES);
+        self.sizing.on_asking();
         self.idle_due = Some(now + self.config.idle_interval);
         self.counters.idles_sent += 1;
         train.single(Address::Peer, None, &encode_idle(self.next_number() as u32));
@@ -111,7 +113,8 @@ impl Sender {
     }
 
     fn poll_units(&mut self, now: Time, train: &mut Train, path: &mut Path) -> bool {
-        if self.announced.is_none() && self.again.is_empty() && self.ready.is_empty() {
+        let has_ready = self.ready.front().is_some_and(|number| !self.holds_end(*number));
+        if self.announced.is_none() && self.again.is_empty() && !has_ready {
             self.held_since = None;
             return false;
         }
@@ -203,7 +206,7 @@ impl Sender {
     ) -> bool {
         let UnitRef { message: number, unit } = current;
         let follows = next == Some(UnitRef { message: number, unit: unit + 1 });
-        if !follows || !self.again.is_empty() || self.ready.front() != Some(&number) {
+        if !follows || !self.again.is_empty() || self.ready.front() != Some(&number) || self.sizing.holds_ends() {
             return false;
         }
         let (fragment, segment, limits) = (self.fragment, train.segment_size(), train.limits());
@@ -297,6 +300,7 @@ impl Sender {
             refused,
         };
         train.payload(BufferRange::new(message.buffer, offset, length));
+        let padding = padding + self.datagram_bytes(current) - TRAILER_BYTES - length as usize;
         if padding > 0 {
             train.zeros(padding);
             self.counters.padding_bytes_sent += padding as u64;
@@ -305,8 +309,17 @@ impl Sender {
         train.end_segment();
     }
 
+    /// Bytes of a unit's datagram, without what is padded to keep a train regular.
     fn datagram_bytes(&self, unit: UnitRef) -> usize {
-        self.message(unit.message).map_or(TRAILER_BYTES, |message| message.unit_bytes(unit.unit, self.fragment))
+        let Some(message) = self.message(unit.message) else { return TRAILER_BYTES };
+        let full = self.fragment as usize + TRAILER_BYTES;
+        let is_hidden = message.is_end(unit.unit) && self.sizing.hides_ends(full as u32);
+        if is_hidden { full } else { message.unit_bytes(unit.unit, self.fragment) }
+    }
+
+    /// Whether a message must not go on because the unit that comes next is its last.
+    fn holds_end(&self, number: u64) -> bool {
+        self.sizing.holds_ends() && self.message(number).is_some_and(|message| message.is_end(message.next_unit))
     }
 
     /// Pays for a unit that leaves, and takes the one behind it. A unit alone has none while nobody knows the peer: what
@@ -337,6 +350,9 @@ impl Sender {
             }
         }
         while let Some(&number) = self.ready.front() {
+            if self.holds_end(number) {
+                return None;
+            }
             let fragment = self.fragment;
             let Some(message) = self.message_mut(number) else {
                 self.ready.pop_front();

@@ -45,14 +45,41 @@ impl World {
     }
 
     pub fn with_network(seed: u64, config: &Config, network: &NetworkConfig) -> Self {
-        let config = Config { seed, ..config.clone() };
-        let sender = Zcrp::new(Some(Sender::new(config.clone(), Time::ZERO)), None);
-        let receiver = Zcrp::new(None, Some(Receiver::new(config)));
-        let mut sim = Simulation::new(seed);
+        Self::with_networks(seed, config, network, network)
+    }
+
+    /// The same, where units and control datagrams meet different things.
+    pub fn with_networks(seed: u64, config: &Config, there: &NetworkConfig, back: &NetworkConfig) -> Self {
         let host = HostConfig { coalesce: Coalesce::Trains, ..HostConfig::default() };
+        Self::with_hosts(seed, config, host, there, back)
+    }
+
+    /// The same, on such hosts.
+    pub fn with_hosts(
+        seed: u64,
+        config: &Config,
+        host: HostConfig,
+        there: &NetworkConfig,
+        back: &NetworkConfig,
+    ) -> Self {
+        Self::with_configs(seed, [config, config], host, there, back)
+    }
+
+    /// The same, with a configuration for each half.
+    pub fn with_configs(
+        seed: u64,
+        [sender, receiver]: [&Config; 2],
+        host: HostConfig,
+        there: &NetworkConfig,
+        back: &NetworkConfig,
+    ) -> Self {
+        let sender = Config { seed, ..sender.clone() };
+        let sender = Zcrp::new(Some(Sender::new(sender, Time::ZERO)), None);
+        let receiver = Zcrp::new(None, Some(Receiver::new(receiver.clone())));
+        let mut sim = Simulation::new(seed);
         sim.add_host_with(sender, Inbox::default(), host);
         sim.add_host_with(receiver, Inbox::default(), host);
-        sim.link(SENDER, RECEIVER, network, network);
+        sim.link(SENDER, RECEIVER, there, back);
         Self { sim, sizes: Vec::new(), sent: Vec::new(), posted: Vec::new(), seed }
     }
 

@@ -3,7 +3,7 @@
 
 use pinnace_core::{Address, Ecn, Engine, PathEvent, Placed, PollAt, ReceivePlan, RxMeta, Time, Train, TrainLimits};
 use pinnace_link::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
-use pinnace_runtime::{Endpoint, EndpointConfig, EndpointError, EventSink, Idle, WaitError};
+use pinnace_runtime::{Concerned, Endpoint, EndpointConfig, EndpointError, EventSink, Idle, Topic, WaitError};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -143,14 +143,24 @@ pub struct Inbox {
     pub acked: BTreeSet<u64>,
     pub flag: u64,
     pub outstanding: bool,
+    /// Numbers are topics.
+    pub is_topical: bool,
+    concerned: Concerned,
 }
 
 impl EventSink<Event> for Inbox {
     fn handle_event(&mut self, event: Event, _: &mut BufferTable) {
+        let (Event::Received(number) | Event::Acked(number)) = event;
+        self.concerned.add(Topic::of(number));
         match event {
-            Event::Received(number) => self.received.insert(number),
-            Event::Acked(number) => self.acked.insert(number),
+            Event::Received(_) => self.received.insert(number),
+            Event::Acked(_) => self.acked.insert(number),
         };
+    }
+
+    fn take_concerned(&mut self) -> Concerned {
+        let concerned = std::mem::take(&mut self.concerned);
+        if self.is_topical { concerned } else { Concerned::EVERYBODY }
     }
 
     fn is_outstanding(&self) -> bool {

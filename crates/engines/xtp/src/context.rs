@@ -525,7 +525,7 @@ impl Context {
             Phase::Active => {
                 let waiting = earlier(self.wait_until(), self.answer_by);
                 let paced = self.paced_until.filter(|at| !shared.paced.has(self.key, *at));
-                let sending = earlier(earlier(paced, self.outgoing.doubted_until()), self.rest_at);
+                let sending = earlier(paced, self.rest_at);
                 // Groups have dates of their own.
                 let silent = if self.is_group() { None } else { Some(self.silent_until()) };
                 earlier(earlier(ring, earlier(silent, self.overdue_at())), earlier(waiting, sending))

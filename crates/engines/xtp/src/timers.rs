@@ -55,7 +55,6 @@ impl Context {
                 if is_over(self.paced_until) {
                     self.wait_for_pace(None, shared);
                 }
-                self.outgoing.end_doubts(now);
                 if is_over(self.wait_until()) {
                     self.on_wait_over(now, shared);
                 }

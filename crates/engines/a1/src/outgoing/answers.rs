@@ -97,10 +97,7 @@ impl Outgoing {
             if newly > 0 {
                 let sample = self.sample.take();
                 for (missed_at, bytes) in blocks.drain_late() {
-                    match bytes {
-                        0 => path.order.on_waited_for(now, missed_at),
-                        _ => path.on_late(now, missed_at, bytes),
-                    }
+                    path.on_late(now, missed_at, bytes);
                 }
                 let ack = path.delivery.finish(now, sample, blocks.bytes());
                 path.on_feedback(now, ack, blocks.bytes());
@@ -141,7 +138,7 @@ impl Outgoing {
             let low = low.max(self.acked);
             let high = high.min(low.saturating_add(budget));
             budget -= high.saturating_sub(low);
-            blocks.lose(now, (low, high), rtt, &mut path.order, &mut lost);
+            blocks.lose(now, low, high, rtt, &mut lost);
         }
         if lost.wire > 0 {
             path.on_noticed(now, lost.wire, lost.sent_at);

@@ -7,7 +7,7 @@
 //= A-7
 
 use core::time::Duration;
-use pinnace_core::{DeliveryStamp, IntervalSet, Reordering, Time};
+use pinnace_core::{DeliveryStamp, IntervalSet, Time};
 use std::collections::VecDeque;
 
 /// Ranges of blocks that are remembered as arrived, and as lost.
@@ -44,35 +44,6 @@ impl Record {
     fn is_news(&self) -> bool {
         matches!(self.state, State::UnderWay | State::Lost | State::Missed)
     }
-
-    /// Whether the peer has said that it lacks it, and no repetition has left since.
-    fn is_missed(&self) -> bool {
-        self.missed_at > self.stamp.sent_at
-    }
-
-    /// The peer says that it lacks it. Returns whether it is lost.
-    fn miss(
-        &mut self,
-        now: Time,
-        number: u64,
-        rtt: (Duration, Duration),
-        order: &mut Reordering,
-        found: &mut Lost,
-    ) -> bool {
-        let rtt = if self.is_repeated { rtt.1 } else { rtt.0 };
-        if self.state != State::UnderWay || now.since(self.stamp.sent_at) < rtt {
-            return self.state == State::Missed;
-        }
-        let patience = order.patience(now);
-        if !self.is_missed() {
-            self.missed_at = now;
-            if patience.is_zero() && found.wire == 0 && found.trial.is_none() && order.is_trial() {
-                found.trial = Some(number);
-            }
-        }
-        // The peer says so again after a round trip.
-        found.trial != Some(number) && now.since(self.missed_at) >= patience
-    }
 }
 
 /// A block that leaves.
@@ -92,8 +63,6 @@ pub(super) struct Lost {
     pub(super) wire: u64,
     /// When the newest of them left.
     pub(super) sent_at: Time,
-    /// One that is waited for, to see whether it was only overtaken.
-    trial: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -106,7 +75,7 @@ pub(super) struct Blocks {
     /// Bytes of a datagram beside the body.
     overhead: u32,
     /// Blocks that seemed to be lost and have arrived, since this was last asked: when they were missed, and their bytes on the
-    /// wire; 0 if they were only waited for.
+    /// wire.
     late: Vec<(Time, u64)>,
     /// No answer can have come yet to what left after that.
     no_answer_since: Time,
@@ -132,7 +101,7 @@ impl Blocks {
         self.no_answer_since = at;
     }
 
-    /// What has turned out to be late: since when it was missed, and bytes that seemed to be lost; 0 of what nobody was told.
+    /// What has turned out to be late: since when it was missed, and bytes that seemed to be lost.
     pub(super) fn drain_late(&mut self) -> impl Iterator<Item = (Time, u64)> + '_ {
         self.late.drain(..)
     }
@@ -140,7 +109,6 @@ impl Blocks {
     /// A block has arrived that weighs so much.
     fn note_late(late: &mut Vec<(Time, u64)>, record: &Record, wire: u64, no_answer_since: Time) {
         let bytes = match record.state {
-            State::UnderWay if record.is_missed() => 0,
             State::UnderWay if record.is_repeated && record.stamp.sent_at > no_answer_since => wire,
             State::Lost | State::Missed => wire,
             _ => return,
@@ -273,23 +241,17 @@ impl Blocks {
     }
 
     /// The peer misses the blocks `[low, high)`, all of which have left: those under way that left the first of the round
-    /// trips ago or earlier are lost; of those that have been repeated, the second. But what `order` says may only be late
-    /// has to be missed for longer than that.
-    pub(super) fn lose(
-        &mut self,
-        now: Time,
-        (low, high): (u64, u64),
-        rtt: (Duration, Duration),
-        order: &mut Reordering,
-        found: &mut Lost,
-    ) {
+    /// trips ago or earlier are lost; of those that have been repeated, the second.
+    pub(super) fn lose(&mut self, now: Time, low: u64, high: u64, rtt: (Duration, Duration), found: &mut Lost) {
+        let is_missed = |record: &Record| {
+            let rtt = if record.is_repeated { rtt.1 } else { rtt.0 };
+            let is_due = record.state == State::UnderWay && now.since(record.stamp.sent_at) >= rtt;
+            is_due || record.state == State::Missed
+        };
         let mut low = low.max(self.base);
         while low < high {
             let (first, behind) = (self.place(low), self.place(high));
-            let numbers = low..high;
-            let records = self.records.range_mut(first..behind).zip(numbers);
-            let are_missed = records.map(|(record, number)| record.miss(now, number, rtt, order, found));
-            let count = are_missed.take_while(|is_missed| *is_missed).count();
+            let count = self.records.range(first..behind).take_while(|record| is_missed(record)).count();
             if count > 0 {
                 let run = low..low + count as u64;
                 let has_room = self.lost.try_insert(run, MAX_RANGES).is_ok();

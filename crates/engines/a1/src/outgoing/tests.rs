@@ -239,24 +239,6 @@ fn what_was_repeated_is_not_repeated_again_before_it_can_have_come() {
     assert_eq!(outgoing.on_nack(at(23), &[(1, 2)]).newly, 1, "the repetition was lost");
 }
 
-//= A-7 test
-#[test]
-fn where_something_was_late_what_is_missed_has_to_be_missed_for_longer() {
-    let mut outgoing = outgoing(terms());
-    outgoing.on_round_trip(MS * 10, MS * 10, Timing { rtt: MS * 10, rto: MS * 30 });
-    outgoing.queue(&message(0, 10_000)).unwrap();
-    send(&mut outgoing, at(0));
-    outgoing.on_ack(at(10), 1, &[], 64);
-    assert_eq!(outgoing.on_nack(at(10), &[(1, 2)]).newly, 1);
-    assert_eq!(numbers(&send(&mut outgoing, at(10))), [1]);
-    // No answer to the repetition can be here.
-    outgoing.on_ack(at(12), 3, &[], 64);
-    assert_eq!(outgoing.on_nack(at(13), &[(3, 4), (5, 6)]).newly, 0);
-    outgoing.on_ack(at(15), 5, &[], 64);
-    assert_eq!(outgoing.on_nack(at(15), &[(5, 6)]).newly, 0, "it was 2 ms the last time, and a quarter more");
-    assert_eq!(outgoing.on_nack(at(16), &[(5, 6)]).newly, 1);
-}
-
 #[test]
 fn silence_repeats_the_oldest_block_eight_times() {
     let mut outgoing = outgoing(terms());

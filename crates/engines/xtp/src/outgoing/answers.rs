@@ -1,7 +1,7 @@
 //! What statuses say.
 
 use super::asks::Named;
-use super::flights::{Flights, Late, Lost};
+use super::flights::{Flights, Late};
 use super::{Active, Outgoing};
 use core::time::Duration;
 use pinnace_core::{Path, Time};
@@ -76,18 +76,6 @@ impl Outgoing {
         outcome
     }
 
-    /// When something is waited for no longer that seems lost and may only be late.
-    pub(crate) fn doubted_until(&self) -> Option<Time> {
-        self.active.as_deref().and_then(|active| active.flights.doubted_until())
-    }
-
-    /// Has that repeated for which this is over.
-    pub(crate) fn end_doubts(&mut self, now: Time) {
-        if let Some(active) = self.active.as_deref_mut() {
-            active.flights.end_doubts(now, &mut Lost::default());
-        }
-    }
-
     /// Whether what has to leave next is beyond alloc.
     fn is_shut(&self) -> bool {
         self.next_offset().unwrap_or(self.sent) >= self.alloc
@@ -131,10 +119,7 @@ impl Outgoing {
         }
         doubt.on_arrived(flights.take_largest_acked());
         note_late(now, flights, path);
-        let overtaken = asker.max(flights.newest_acked());
-        // In go-back-N what follows comes again, too.
-        let order = (!self.go_back_n).then_some(&mut path.order);
-        let mut lost = flights.overtake(now, overtaken, !self.no_error, order, self.sent < self.queued);
+        let mut lost = flights.overtake(now, asker.max(flights.newest_acked()), !self.no_error);
         if self.go_back_n && !self.no_error {
             flights.go_back(&mut lost);
         }

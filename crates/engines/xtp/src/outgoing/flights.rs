@@ -6,17 +6,16 @@
 //!
 //! Always true: every byte from `base` on is in exactly one run; runs with the same `number` are parts of one flight, so
 //! they agree in everything but their ends and their state; `lost` holds the bytes of the runs that are lost and will be
-//! repeated, and `doubts` knows those that are doubted; `bytes` is what the packets under way weigh on the wire. A peer that acknowledges parts of packets can make
+//! repeated; `bytes` is what the packets under way weigh on the wire. A peer that acknowledges parts of packets can make
 //! more runs than there are packets by no more than [`RAGGED`] and a 256th of the bytes.
 //= X-13
 
-mod doubts;
 mod group;
+mod late;
 
-use core::time::Duration;
-use doubts::Doubts;
-pub(super) use doubts::Late;
-use pinnace_core::{DeliveryStamp, IntervalSet, Reordering, Time};
+pub(super) use late::Late;
+use late::Latecomers;
+use pinnace_core::{DeliveryStamp, IntervalSet, Time};
 use std::collections::VecDeque;
 
 /// Below so many runs, spans may cut packets in two; beyond, only whole packets count as acknowledged.
@@ -29,8 +28,6 @@ pub(super) enum State {
     UnderWay,
     Acked,
     Lost,
-    /// It seems lost, and is waited for before it is repeated.
-    Doubted,
 }
 
 /// Consecutive bytes that left in packets of one size, the last perhaps shorter.
@@ -134,8 +131,7 @@ pub(super) struct Flights {
     runs: VecDeque<Run>,
     order: VecDeque<Flight>,
     lost: IntervalSet,
-    /// What is doubted, and what was.
-    doubts: Doubts,
+    latecomers: Latecomers,
     bytes: u64,
     /// The newest transmission that is known to have arrived; 0: none.
     newest_acked: u64,
@@ -151,7 +147,7 @@ impl Flights {
             runs: VecDeque::new(),
             order: VecDeque::new(),
             lost: IntervalSet::new(),
-            doubts: Doubts::default(),
+            latecomers: Latecomers::default(),
             bytes: 0,
             newest_acked: 0,
             largest_acked: 0,
@@ -262,7 +258,7 @@ impl Flights {
                 self.newest_acked = self.newest_acked.max(run.newest_arrived(run.low, high, before));
             }
             let wire = run.wire(run.low, high);
-            self.doubts.on_arrived(run, wire);
+            self.latecomers.on_arrived(run, wire);
             if run.state == State::UnderWay {
                 self.bytes -= wire;
             }
@@ -313,7 +309,7 @@ impl Flights {
             self.largest_acked = self.largest_acked.max(run.largest(from, to));
             self.newest_acked = self.newest_acked.max(run.newest_arrived(from, to, before));
             let wire = run.wire(from, to);
-            self.doubts.on_arrived(&run, wire);
+            self.latecomers.on_arrived(&run, wire);
             each(wire, &run.stamp);
             match run.state {
                 State::UnderWay => self.bytes -= wire,
@@ -331,18 +327,9 @@ impl Flights {
         RAGGED + (bytes / 256) as usize
     }
 
-    /// Finds what is lost: what is under way with a number below `number`. `is_repeated`: it will be sent again, by `order`
-    /// not before it was waited for; where `may_try`, also to see whether it comes.
-    pub(super) fn overtake(
-        &mut self,
-        now: Time,
-        number: u64,
-        is_repeated: bool,
-        mut order: Option<&mut Reordering>,
-        may_try: bool,
-    ) -> Lost {
+    /// Finds what is lost: what is under way with a number below `number`. `is_repeated`: it will be sent again.
+    pub(super) fn overtake(&mut self, now: Time, number: u64, is_repeated: bool) -> Lost {
         let mut found = Lost::default();
-        self.end_doubts(now, &mut found);
         while let Some(flight) = self.order.front_mut()
             && flight.number + u64::from(flight.checked) < number
         {
@@ -355,26 +342,14 @@ impl Flights {
                 self.order.pop_front();
             }
             if low < high {
-                let may_try = may_try && found.wire == 0;
-                let mut wait =
-                    || order.as_deref_mut().map_or(Duration::ZERO, |order| doubts::wait(now, order, may_try));
-                self.lose(now, name, (low, high), is_repeated, &mut wait, &mut found);
+                self.lose(now, name, (low, high), is_repeated, &mut found);
             }
         }
         found
     }
 
     /// Marks as lost what is under way with flight `number` of `[low, high)`.
-    fn lose(
-        &mut self,
-        now: Time,
-        number: u64,
-        (low, high): (u64, u64),
-        is_repeated: bool,
-        wait: &mut dyn FnMut() -> Duration,
-        found: &mut Lost,
-    ) {
-        let mut doubted = None;
+    fn lose(&mut self, now: Time, number: u64, (low, high): (u64, u64), is_repeated: bool, found: &mut Lost) {
         let mut index = self.find(low);
         while let Some(&run) = self.runs.get(index)
             && run.low < high
@@ -384,19 +359,11 @@ impl Flights {
                 index += 1;
                 continue;
             }
-            let is_doubted = *doubted.get_or_insert_with(|| {
-                let wait = if is_repeated { wait() } else { Duration::ZERO };
-                wait > Duration::ZERO && self.doubts.begin(now + wait, number, low, high)
-            });
             let wire = run.wire(from, to);
             self.bytes -= wire;
+            found.bytes += to - from;
             found.wire += wire;
             found.sent_at = found.sent_at.max(run.stamp.sent_at);
-            if is_doubted {
-                index = self.mark(index, from, to, State::Doubted, now);
-                continue;
-            }
-            found.bytes += to - from;
             found.first = Some(found.first.map_or(from, |first| first.min(from)));
             if is_repeated {
                 self.lost.insert(from..to);

@@ -46,7 +46,7 @@ impl Outgoing {
         for &(low, high) in heard.spans {
             flights.ack_span((low, high.min(self.sent)), before, &mut deliver);
         }
-        let mut lost = flights.overtake(now, number.max(flights.newest_acked()), true, None, false);
+        let mut lost = flights.overtake(now, number.max(flights.newest_acked()), true);
         let mut low = rseq;
         for &(span_low, span_high) in heard.spans {
             flights.retract(low, span_low, number, &mut lost);

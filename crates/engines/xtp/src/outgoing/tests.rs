@@ -192,38 +192,20 @@ fn what_was_overtaken_is_repeated_and_nothing_else() {
 
 /// Twenty packets, each of which asks. The first seems lost, is repeated 40 ms after it left, and has come 5 ms later: no
 /// answer to the repetition could be here.
-fn late_by_5_ms() -> Outgoing {
+#[test]
+fn what_was_late_is_known_and_the_next_loss_is_told_later_and_repeated_at_once() {
     let mut stream = stream(20_000);
     let terms = Terms { ask_every: 1, ..terms() };
     send(&mut stream, at(0), &terms);
     assert_eq!(stream.on_status(at(40 * MS), &heard(0, 102, &[(1_000, 2_000)])).lost, 1_000);
     assert_eq!(ends(&send(&mut stream, at(40 * MS), &terms)), [(0, 1_000)]);
+    let patience =
+        |stream: &mut Outgoing, at| stream.active.as_deref_mut().map(|active| active.path.order.patience(at));
+    assert_eq!(patience(&mut stream, at(44 * MS)), Some(Duration::ZERO));
     assert_eq!(stream.on_status(at(45 * MS), &heard(3_000, 103, &[])).acked, 2_000);
-    stream
-}
-
-//= Q-11 test
-#[test]
-fn where_something_was_late_what_seems_lost_is_waited_for_before_it_is_repeated() {
-    let mut stream = late_by_5_ms();
-    assert_eq!(stream.on_status(at(50 * MS), &heard(3_000, 105, &[(4_000, 5_000)])).lost, 0);
-    assert_eq!((stream.next(at(50 * MS), &terms()), stream.lost()), (Next::Nothing, 0));
-    assert_eq!(stream.doubted_until(), Some(at(56 * MS + MS / 4)), "a quarter more than last time");
-    stream.end_doubts(at(56 * MS));
-    assert_eq!(stream.lost(), 0);
-    stream.end_doubts(at(57 * MS));
-    assert_eq!((ends(&send(&mut stream, at(57 * MS), &terms())), stream.doubted_until()), (vec![(3_000, 4_000)], None));
-}
-
-#[test]
-fn what_comes_while_it_is_waited_for_is_not_repeated() {
-    let mut stream = late_by_5_ms();
-    stream.on_status(at(50 * MS), &heard(3_000, 105, &[(4_000, 5_000)]));
-    assert_eq!(stream.on_status(at(54 * MS), &heard(5_000, 106, &[])).acked, 1_000);
-    stream.end_doubts(at(60 * MS));
-    assert_eq!((stream.next(at(60 * MS), &terms()), stream.lost()), (Next::Nothing, 0));
-    assert_eq!(stream.on_status(at(61 * MS), &heard(5_000, 108, &[(7_000, 8_000)])).lost, 0);
-    assert_eq!(stream.on_status(at(71 * MS), &heard(5_000, 108, &[(7_000, 8_000)])).lost, 2_000, "any status ends it");
+    assert_eq!(patience(&mut stream, at(45 * MS)), Some(Duration::from_micros(6_250)), "a quarter more");
+    assert_eq!(stream.on_status(at(50 * MS), &heard(3_000, 105, &[(4_000, 5_000)])).lost, 1_000);
+    assert_eq!(ends(&send(&mut stream, at(50 * MS), &terms)), [(3_000, 4_000)]);
 }
 
 //= X-13 test

@@ -21,10 +21,6 @@ const MOST_DOUBTED: usize = 1024;
 const ROUND_TRIPS: u32 = 64;
 /// For how long the shortest round trip is remembered.
 const SHORTEST_WINDOW: Duration = Duration::from_secs(10);
-/// Of so many losses one is waited for, to see whether it arrives by itself, ...
-const FIRST_TRIAL: u32 = 8;
-/// ... and of so many in the end, if none does.
-const LAST_TRIAL: u32 = 1024;
 
 /// What was noticed at one time and not told yet.
 #[derive(Clone, Copy, Debug)]
@@ -64,9 +60,6 @@ pub struct Reordering {
     round_trip: Option<Duration>,
     shortest: Windowed<Duration>,
     doubted: VecDeque<Doubted>,
-    /// Losses since the last one that was waited for as a trial, and of how many one is.
-    untried: u32,
-    trial_every: u32,
 }
 
 impl Default for Reordering {
@@ -77,8 +70,6 @@ impl Default for Reordering {
             round_trip: None,
             shortest: Windowed::smallest(SHORTEST_WINDOW.as_nanos() as u64),
             doubted: VecDeque::new(),
-            untried: 0,
-            trial_every: FIRST_TRIAL,
         }
     }
 }
@@ -139,7 +130,6 @@ impl Reordering {
         // A quarter more, because no two are alike.
         self.window = self.window.max(late + late / 4);
         self.late_at = now;
-        (self.untried, self.trial_every) = (0, FIRST_TRIAL);
     }
 
     /// No answer to what left after that can be here at `now`: what is acknowledged of it had arrived before it was repeated.
@@ -155,23 +145,6 @@ impl Reordering {
         self.age(now);
         let round_trip = self.round_trip.unwrap_or_default();
         self.window.min(round_trip + round_trip / 4)
-    }
-
-    /// Something seems to be lost, on a path that seems to keep the order, by a protocol that cannot tell afterwards whether it
-    /// was only late: whether to wait for it, to see. That is done now and then, ever more seldom if it is in vain.
-    pub fn is_trial(&mut self) -> bool {
-        self.untried += 1;
-        if self.untried < self.trial_every || self.round_trip.is_none() {
-            return false;
-        }
-        self.untried = 0;
-        self.trial_every = (self.trial_every * 2).min(LAST_TRIAL);
-        true
-    }
-
-    /// How long a trial lasts.
-    pub fn trial(&self) -> Duration {
-        self.round_trip.unwrap_or_default()
     }
 
     fn age(&mut self, now: Time) {
@@ -259,16 +232,5 @@ mod tests {
         order.on_round_trip(at(60), ms(80));
         assert_eq!(order.no_answer_since(at(135)), at(100));
         assert_eq!(order.no_answer_since(at(20)), Time::ZERO);
-    }
-
-    #[test]
-    fn of_losses_that_are_real_ever_fewer_are_waited_for() {
-        let mut order = of_round_trip(40);
-        let trials = |order: &mut Reordering, count| (0..count).filter(|_| order.is_trial()).count();
-        assert_eq!((trials(&mut order, 8), trials(&mut order, 15)), (1, 0));
-        assert_eq!(trials(&mut order, 1_009), 6);
-        assert_eq!(trials(&mut order, 10_240), 10);
-        order.on_waited_for(at(20), at(0));
-        assert_eq!(trials(&mut order, 8), 1, "as often as at first where it was worth while");
     }
 }

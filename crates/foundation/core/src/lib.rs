@@ -36,8 +36,8 @@ pub use address::{Address, Ecn};
 pub use allowance::Allowance;
 pub use buffer::{BufferId, BufferRange};
 pub use congestion::{
-    AckSample, Bbr, Congestion, ControllerKind, Cubic, DeliveryRate, DeliveryStamp, Fixed, LossSample, Path,
-    Reordering, SpuriousLoss, UnknownController,
+    AckSample, Bbr, Congestion, ControllerKind, Cubic, DeliveryRate, DeliveryStamp, Fixed, Late, Latecomers,
+    LossSample, Path, Reordering, SpuriousLoss, UnknownController,
 };
 pub use context::{ContextKey, ContextTable, KeyLayout, TableFull, TranslationMap};
 pub use contract::{Arrival, Decision, LossContract, LossDecider, MAX_PACKETS_AHEAD};

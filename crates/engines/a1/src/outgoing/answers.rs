@@ -81,7 +81,7 @@ impl Outgoing {
         let mut newly = 0;
         if let Some(active) = self.active.as_deref_mut() {
             let Active { blocks, path, progress_at, futile, tried_at, tries, .. } = active;
-            blocks.expect_no_answer_since(path.order.no_answer_since(now));
+            blocks.latecomers.begin(now, &path.order);
             let largest = &mut self.largest_arrived;
             let mut deliver = |wire: u64, stamp: &_| {
                 *largest = (*largest).max(wire as u32);
@@ -96,9 +96,7 @@ impl Outgoing {
             self.acked = self.acked.max(blocks.first_missing());
             if newly > 0 {
                 let sample = self.sample.take();
-                for (missed_at, bytes) in blocks.drain_late() {
-                    path.on_late(now, missed_at, bytes);
-                }
+                path.on_late(now, blocks.latecomers.drain());
                 let ack = path.delivery.finish(now, sample, blocks.bytes());
                 path.on_feedback(now, ack, blocks.bytes());
                 (*progress_at, *futile, *tried_at, *tries) = (now, 0, None, 0);

@@ -7,7 +7,7 @@
 //= A-7
 
 use core::time::Duration;
-use pinnace_core::{DeliveryStamp, IntervalSet, Time};
+use pinnace_core::{DeliveryStamp, IntervalSet, Latecomers, Time};
 use std::collections::VecDeque;
 
 /// Ranges of blocks that are remembered as arrived, and as lost.
@@ -40,6 +40,17 @@ struct Record {
 }
 
 impl Record {
+    /// It has arrived, so many bytes on the wire.
+    fn note_late(&self, wire: u64, latecomers: &mut Latecomers) {
+        match self.state {
+            State::UnderWay if self.is_repeated => {
+                latecomers.on_arrived(self.missed_at, wire, Some(self.stamp.sent_at));
+            }
+            State::Lost | State::Missed => latecomers.on_arrived(self.missed_at, wire, None),
+            _ => {}
+        }
+    }
+
     /// Whether that it has arrived would be news.
     fn is_news(&self) -> bool {
         matches!(self.state, State::UnderWay | State::Lost | State::Missed)
@@ -74,11 +85,7 @@ pub(super) struct Blocks {
     bytes: u64,
     /// Bytes of a datagram beside the body.
     overhead: u32,
-    /// Blocks that seemed to be lost and have arrived, since this was last asked: when they were missed, and their bytes on the
-    /// wire.
-    late: Vec<(Time, u64)>,
-    /// No answer can have come yet to what left after that.
-    no_answer_since: Time,
+    pub(super) latecomers: Latecomers,
 }
 
 impl Blocks {
@@ -91,31 +98,7 @@ impl Blocks {
             lost: IntervalSet::new(),
             bytes: 0,
             overhead,
-            late: Vec::new(),
-            no_answer_since: Time::MAX,
-        }
-    }
-
-    /// Before an answer is taken in: none to what left after that can be in it.
-    pub(super) fn expect_no_answer_since(&mut self, at: Time) {
-        self.no_answer_since = at;
-    }
-
-    /// What has turned out to be late: since when it was missed, and bytes that seemed to be lost.
-    pub(super) fn drain_late(&mut self) -> impl Iterator<Item = (Time, u64)> + '_ {
-        self.late.drain(..)
-    }
-
-    /// A block has arrived that weighs so much.
-    fn note_late(late: &mut Vec<(Time, u64)>, record: &Record, wire: u64, no_answer_since: Time) {
-        let bytes = match record.state {
-            State::UnderWay if record.is_repeated && record.stamp.sent_at > no_answer_since => wire,
-            State::Lost | State::Missed => wire,
-            _ => return,
-        };
-        match late.last_mut() {
-            Some((missed_at, sum)) if *missed_at == record.missed_at => *sum += bytes,
-            _ => late.push((record.missed_at, bytes)),
+            latecomers: Latecomers::default(),
         }
     }
 
@@ -191,7 +174,7 @@ impl Blocks {
             self.base += 1;
             newly += u64::from(record.is_news());
             let wire = self.wire(&record);
-            Self::note_late(&mut self.late, &record, wire, self.no_answer_since);
+            record.note_late(wire, &mut self.latecomers);
             if record.state == State::UnderWay {
                 self.bytes -= wire;
             }
@@ -220,7 +203,7 @@ impl Blocks {
             let (first, behind) = (self.place(hole.start), self.place(hole.end));
             for record in self.records.range_mut(first..behind) {
                 let wire = u64::from(record.len) + overhead;
-                Self::note_late(&mut self.late, record, wire, self.no_answer_since);
+                record.note_late(wire, &mut self.latecomers);
                 if record.state == State::UnderWay {
                     self.bytes -= wire;
                 }

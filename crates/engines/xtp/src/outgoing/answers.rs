@@ -1,10 +1,9 @@
 //! What statuses say.
 
 use super::asks::Named;
-use super::flights::{Flights, Late};
 use super::{Active, Outgoing};
 use core::time::Duration;
-use pinnace_core::{Path, Time};
+use pinnace_core::Time;
 
 /// A status, its numbers as stream offsets.
 #[derive(Clone, Copy, Debug)]
@@ -91,10 +90,10 @@ impl Outgoing {
         let mut acked = 0;
         if let Some(active) = self.active.as_deref_mut().filter(|_| rseq > self.acked) {
             let Active { flights, path, doubt, .. } = active;
-            flights.expect_no_answer_since(path.order.no_answer_since(now));
+            flights.latecomers.begin(now, &path.order);
             acked = flights.ack_below(rseq, 0, |bytes, stamp| path.delivery.on_packet_acked(now, bytes, stamp));
             doubt.on_arrived(flights.take_largest_acked());
-            note_late(now, flights, path);
+            path.on_late(now, flights.latecomers.drain());
             let ack = path.delivery.finish(now, None, flights.bytes());
             path.on_feedback(now, ack, flights.bytes());
         }
@@ -110,7 +109,7 @@ impl Outgoing {
         self.acked = self.acked.max(heard.rseq);
         let Some(active) = self.active.as_deref_mut() else { return };
         let Active { flights, path, doubt, .. } = active;
-        flights.expect_no_answer_since(path.order.no_answer_since(now));
+        flights.latecomers.begin(now, &path.order);
         let mut deliver = |bytes: u64, stamp: &_| path.delivery.on_packet_acked(now, bytes, stamp);
         let before = self.asks.first_unanswered();
         outcome.acked = flights.ack_below(heard.rseq, before, &mut deliver);
@@ -118,7 +117,7 @@ impl Outgoing {
             outcome.acked += flights.ack_span(span, before, &mut deliver);
         }
         doubt.on_arrived(flights.take_largest_acked());
-        note_late(now, flights, path);
+        path.on_late(now, flights.latecomers.drain());
         let mut lost = flights.overtake(now, asker.max(flights.newest_acked()), !self.no_error);
         if self.go_back_n && !self.no_error {
             flights.go_back(&mut lost);
@@ -128,12 +127,5 @@ impl Outgoing {
         path.on_noticed(now, lost.wire, lost.sent_at);
         let ack = path.delivery.finish(now, rtt, in_flight_after);
         path.on_feedback(now, ack, in_flight_after);
-    }
-}
-
-/// Tells the path what was only late.
-pub(super) fn note_late(now: Time, flights: &mut Flights, path: &mut Path) {
-    for Late { lost_at, bytes } in flights.drain_late() {
-        path.on_late(now, lost_at, bytes);
     }
 }

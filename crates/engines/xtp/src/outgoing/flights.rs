@@ -11,11 +11,8 @@
 //= X-13
 
 mod group;
-mod late;
 
-pub(super) use late::Late;
-use late::Latecomers;
-use pinnace_core::{DeliveryStamp, IntervalSet, Time};
+use pinnace_core::{DeliveryStamp, IntervalSet, Latecomers, Time};
 use std::collections::VecDeque;
 
 /// Below so many runs, spans may cut packets in two; beyond, only whole packets count as acknowledged.
@@ -49,6 +46,17 @@ struct Run {
 }
 
 impl Run {
+    /// So many bytes on the wire of it have arrived.
+    fn note_late(&self, wire: u64, latecomers: &mut Latecomers) {
+        match self.state {
+            State::UnderWay if self.is_repetition => {
+                latecomers.on_arrived(self.lost_at, wire, Some(self.stamp.sent_at));
+            }
+            State::Lost if wire > 0 => latecomers.on_arrived(self.lost_at, wire, None),
+            _ => {}
+        }
+    }
+
     /// Number of the newest transmission that brought a byte of `[low, high)`, all of which have arrived by a status that
     /// cannot know of the transmission `before`; 0: none. What is a repetition and left then or later has not arrived: what
     /// it repeats was only late, and says nothing of the time between.
@@ -131,7 +139,7 @@ pub(super) struct Flights {
     runs: VecDeque<Run>,
     order: VecDeque<Flight>,
     lost: IntervalSet,
-    latecomers: Latecomers,
+    pub(super) latecomers: Latecomers,
     bytes: u64,
     /// The newest transmission that is known to have arrived; 0: none.
     newest_acked: u64,
@@ -244,6 +252,11 @@ impl Flights {
         index
     }
 
+    /// When the byte at `offset` was last taken for lost.
+    fn lost_at(&self, offset: u64) -> Time {
+        self.runs.get(self.find(offset)).map_or(Time::ZERO, |run| run.lost_at)
+    }
+
     /// Everything below `rseq` has arrived, by a status whose sender has heard nothing of the transmission `before` yet.
     /// Shows each part that is news, as bytes on the wire and its stamp, to `each`; returns how many bytes are new.
     pub(super) fn ack_below(&mut self, rseq: u64, before: u64, mut each: impl FnMut(u64, &DeliveryStamp)) -> u64 {
@@ -258,7 +271,7 @@ impl Flights {
                 self.newest_acked = self.newest_acked.max(run.newest_arrived(run.low, high, before));
             }
             let wire = run.wire(run.low, high);
-            self.latecomers.on_arrived(run, wire);
+            run.note_late(wire, &mut self.latecomers);
             if run.state == State::UnderWay {
                 self.bytes -= wire;
             }
@@ -309,7 +322,7 @@ impl Flights {
             self.largest_acked = self.largest_acked.max(run.largest(from, to));
             self.newest_acked = self.newest_acked.max(run.newest_arrived(from, to, before));
             let wire = run.wire(from, to);
-            self.latecomers.on_arrived(&run, wire);
+            run.note_late(wire, &mut self.latecomers);
             each(wire, &run.stamp);
             match run.state {
                 State::UnderWay => self.bytes -= wire,

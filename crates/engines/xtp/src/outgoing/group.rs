@@ -4,7 +4,6 @@
 //! until the bytes are let go; a later bucket may say that somebody lacks them after all.
 //= X-22
 
-use super::answers::note_late;
 use super::asks::Named;
 use super::{Active, Outgoing};
 use core::time::Duration;
@@ -58,7 +57,7 @@ impl Outgoing {
         }
         flights.ack_below(held_from, before, |_, _| {});
         let in_flight_after = flights.bytes();
-        note_late(now, flights, path);
+        path.on_late(now, flights.latecomers.drain());
         path.on_noticed(now, lost.wire, lost.sent_at);
         // The loop that congestion control closes is as long as the bucket was open.
         let ack = path.delivery.finish(now, asked_at.map(|at| now.since(at)), in_flight_after);

@@ -77,6 +77,11 @@ impl DeliveryRate {
         }
     }
 
+    /// So many bytes among them were repeated before what had left first arrived: the path takes them a second time.
+    pub fn on_doubled(&mut self, bytes: u64) {
+        self.delivered = self.delivered.saturating_add(bytes);
+    }
+
     /// Ends a batch of acknowledgements; `None` if it acknowledged nothing.
     ///
     /// `rtt` is the round trip of an unambiguous packet among them, `in_flight_after` what is still on its way.

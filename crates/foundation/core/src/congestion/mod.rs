@@ -11,6 +11,7 @@ mod bbr;
 mod cubic;
 mod delivery;
 mod fixed;
+mod late;
 mod loss_bound;
 mod path;
 mod reordering;
@@ -23,6 +24,7 @@ pub use bbr::Bbr;
 pub use cubic::Cubic;
 pub use delivery::{DeliveryRate, DeliveryStamp};
 pub use fixed::Fixed;
+pub use late::{Late, Latecomers};
 pub use path::Path;
 pub use reordering::Reordering;
 

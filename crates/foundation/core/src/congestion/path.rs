@@ -1,6 +1,6 @@
 //! What a sender knows of its path: congestion control, the rate of delivery, and the pace that follows from both.
 
-use super::{AckSample, Congestion, ControllerKind, DeliveryRate, Reordering};
+use super::{AckSample, Congestion, ControllerKind, DeliveryRate, Late, Reordering};
 use crate::{Pacer, Time};
 
 /// Congestion control of a stream that has sent something. Always true: the pace is the controller's.
@@ -48,10 +48,13 @@ impl Path {
         }
     }
 
-    /// `bytes` have arrived that seemed to be lost since `noticed_at`; [`Path::on_feedback`] follows.
-    pub fn on_late(&mut self, now: Time, noticed_at: Time, bytes: u64) {
-        if let Some(late) = self.order.on_late(now, noticed_at, bytes) {
-            self.congestion.on_spurious_loss(&late);
+    /// All of that has arrived late; [`Path::on_feedback`] follows.
+    pub fn on_late(&mut self, now: Time, late: impl IntoIterator<Item = Late>) {
+        for Late { noticed_at, bytes, doubled } in late {
+            self.delivery.on_doubled(doubled);
+            if let Some(spurious) = self.order.on_late(now, noticed_at, bytes) {
+                self.congestion.on_spurious_loss(&spurious);
+            }
         }
     }
 

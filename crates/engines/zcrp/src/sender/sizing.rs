@@ -15,8 +15,6 @@
 use pinnace_core::{Time, step_below};
 use pinnace_wire::zcrp::TRAILER_BYTES;
 
-/// No network has longer frames: datagrams beyond that stay on this host, where nothing gets lost for its size.
-const LONGEST_FRAME: u32 = 9216;
 /// So often everything large has to be lost one time after the other.
 const MOST_ROUNDS: u32 = 3;
 
@@ -44,7 +42,7 @@ pub(super) struct Sizing {
 impl Sizing {
     /// Whether last units must look like all others, of `unit` bytes, lest they alone arrive.
     pub(super) fn hides_ends(&self, unit: u32) -> bool {
-        !self.is_known && self.before.is_empty() && unit <= LONGEST_FRAME && step_below(unit).is_some()
+        !self.is_known && self.before.is_empty() && step_below(unit).is_some()
     }
 
     /// Whether last units wait until others have arrived.
@@ -202,7 +200,7 @@ mod tests {
     #[test]
     fn transmissions_keep_the_size_that_they_had() {
         let mut sizing = Sizing::default();
-        assert_eq!([548, 549, 8972, 65_507].map(|unit| sizing.hides_ends(unit)), [false, true, true, false]);
+        assert_eq!([548, 549, 1472].map(|unit| sizing.hides_ends(unit)), [false, true, true]);
         assert!(!sizing.holds_ends());
         sizing.on_cut(10, 1444);
         sizing.on_cut(15, 1172);

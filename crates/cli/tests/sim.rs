@@ -43,12 +43,24 @@ fn the_same_seed_gives_the_same_bytes_and_another_one_does_not() {
 fn a_path_that_is_said_to_lose_much_is_filled() {
     let path = "rate=50mbit,delay=20ms,loss=30%";
     let rate = |congestion: &str| {
-        let arguments =
-            ["--network", path, "--back", path, "--count", "48", "--until", "30", "--congestion", congestion];
+        let arguments = [
+            "--network",
+            path,
+            "--back",
+            path,
+            "--count",
+            "48",
+            "--seed",
+            "2",
+            "--until",
+            "30",
+            "--congestion",
+            congestion,
+        ];
         json(&arguments).0["bits_per_second"].as_f64().expect("a rate")
     };
     let (said, unsaid) = (rate("bbr:30%"), rate("bbr"));
-    assert!(said > 33e6 && unsaid < 10e6, "{said} and {unsaid} bit/s");
+    assert!(said > 33e6 && unsaid < 5e6, "{said} and {unsaid} bit/s");
 }
 
 #[test]

@@ -56,7 +56,7 @@ static SETTINGS: &[Setting] = &[
         high: 65_507,
         write: |config, value| config.unit_size = UnitSize::Fixed(value as usize),
         read: |config| match config.unit_size {
-            UnitSize::Fixed(bytes) | UnitSize::UpTo(bytes) => bytes as u64,
+            UnitSize::Fixed(bytes) | UnitSize::Whole(bytes) | UnitSize::UpTo(bytes) => bytes as u64,
         },
     },
     setting!("control_bytes", 16, 65_504, control_bytes as usize),

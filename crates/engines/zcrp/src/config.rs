@@ -8,8 +8,11 @@ use pinnace_wire::zcrp::{DEFAULT_CONTROL_BYTES, MAX_CONTROL_BYTES, MAX_UNIT_BYTE
 /// How large the unit datagrams of a sender are. Fixed for its life (specs/zcrp.md, section 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitSize {
-    /// `U`, bytes a datagram, 29 to 65,507.
+    /// `U`, bytes a datagram, 29 to 65,507, whatever becomes of them.
     Fixed(usize),
+    /// The same, but less where the path turns out to lose datagrams of that size before any has arrived, as with
+    /// [`UnitSize::UpTo`].
+    Whole(usize),
     /// At most this many bytes a datagram; chosen when the first message is queued, so that messages of its size fill
     /// trains well ([`UnitSize::for_messages_of`]).
     UpTo(usize),

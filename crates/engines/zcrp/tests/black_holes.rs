@@ -9,7 +9,7 @@ use pinnace_sim::HostConfig;
 use pinnace_zcrp::{Config, Failure, UnitSize};
 
 fn config(unit: usize, congestion: ControllerKind) -> Config {
-    Config { unit_size: UnitSize::Fixed(unit), congestion, ..Config::default() }
+    Config { unit_size: UnitSize::Whole(unit), congestion, ..Config::default() }
 }
 
 fn took(world: &World) -> Duration {

@@ -164,18 +164,17 @@ fn requests_leave_credit_for_an_acknowledgement_that_waits() {
 
 #[test]
 fn nothing_is_padded_at_the_cost_of_whoever_has_shown_nothing() {
-    // Where every path carries units of this size, none has to look like another.
-    let mut half = duplex(&Config { unit_size: UnitSize::Fixed(548), ..config() });
+    let mut half = duplex(&config());
     half.post(4000);
     // A last unit a little shorter than what follows it.
-    half.send(&[5; 520 + 500]);
-    half.send(&[6; 5 * 520]);
+    half.send(&[5; 1444 + 1400]);
+    half.send(&[6; 5 * 1444]);
     half.feed(&plain_unit(0, 0, 99, &[7; 1444], false));
     half.feed(&plain_unit(0, 1, 100, &[7; 1444], false));
     half.take();
     half.feed(&request(&[(0, 9000), (1, 9000)]));
     let sizes: Vec<_> = half.take().iter().map(Vec::len).collect();
-    assert_eq!(sizes, [548, 528, 548, 548, 548, 548, 548]);
+    assert_eq!(sizes, [1472, 1428, 1472, 1472, 1472, 1472]);
     assert_eq!(half.tx().counters().padding_bytes_sent, 0);
 }
 

@@ -60,7 +60,7 @@ impl Channel {
     /// The configuration that `options` mean on this path, to be changed where they do not say enough. The unit size is
     /// the largest that the path carries, unless they name another.
     pub fn config(&self, options: &Options) -> Config {
-        let unit_size = UnitSize::Fixed(options.unit_bytes.unwrap_or(self.path.datagram));
+        let unit_size = options.unit_bytes.map_or(UnitSize::Whole(self.path.datagram), UnitSize::Fixed);
         Config { unit_size, ..options.config(&self.path) }
     }
 

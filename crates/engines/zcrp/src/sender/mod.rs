@@ -147,7 +147,8 @@ impl Sender {
             config,
         };
         sender.liveness.peer_reports_idle = sender.config.peer_reports_idle;
-        if let UnitSize::Fixed(bytes) = sender.config.unit_size {
+        sender.sizing.stays = matches!(sender.config.unit_size, UnitSize::Fixed(_));
+        if let UnitSize::Fixed(bytes) | UnitSize::Whole(bytes) = sender.config.unit_size {
             sender.set_unit_bytes(bytes, now);
         }
         sender

@@ -21,6 +21,8 @@ const MOST_ROUNDS: u32 = 3;
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Sizing {
+    /// Somebody has asked for this size.
+    pub(super) stays: bool,
     /// Sequence number of the first unit of the present size.
     since: u64,
     /// The sizes before (`F`), each with the sequence number behind its last unit. Two steps down, and one back, at most.
@@ -42,7 +44,7 @@ pub(super) struct Sizing {
 impl Sizing {
     /// Whether last units must look like all others, of `unit` bytes, lest they alone arrive.
     pub(super) fn hides_ends(&self, unit: u32) -> bool {
-        !self.is_known && self.before.is_empty() && step_below(unit).is_some()
+        !self.stays && !self.is_known && self.before.is_empty() && step_below(unit).is_some()
     }
 
     /// Whether last units wait until others have arrived.
@@ -112,7 +114,7 @@ impl Sizing {
 
     /// `F` to go on with, where it is `fragment` and has to be smaller.
     pub(super) fn smaller(&self, fragment: u32) -> Option<u32> {
-        let may = !self.is_known && self.is_swallowed();
+        let may = !self.stays && !self.is_known && self.is_swallowed();
         step_below(fragment + TRAILER_BYTES as u32).filter(|_| may).map(|bytes| bytes - TRAILER_BYTES as u32)
     }
 

@@ -90,7 +90,8 @@ impl Sizing {
         if self.rounds == 0 || sent_at >= self.round_at {
             self.rounds = self.rounds.saturating_add(1);
             self.round_at = now;
-            self.asks = self.rounds >= MOST_ROUNDS - 1;
+            // Where nothing could be done about it, what is asked would only be in the way.
+            self.asks = !self.stays && self.rounds >= MOST_ROUNDS - 1;
         }
         self.smallest = if self.rounds == 1 { bytes } else { self.smallest.min(bytes) };
     }

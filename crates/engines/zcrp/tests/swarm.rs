@@ -406,6 +406,15 @@ fn every_message_arrives_whole_or_both_ends_are_told() {
     swarm.run(Plan::from_seed, |plan| (run(&plan), []));
 }
 
+/// Units of 65,507 bytes through a queue of 10,000: they fit where nothing else waits. Asking whether they arrive was why they
+/// did not.
+#[test]
+fn seeds_that_failed_once() {
+    for seed in [6_200_771, 6_201_292] {
+        run(&Plan::from_seed(seed));
+    }
+}
+
 #[test]
 fn paths_that_shrink_in_mid_transfer_keep_the_promises() {
     swarm::shrinking(

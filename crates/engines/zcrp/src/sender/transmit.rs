@@ -21,22 +21,31 @@ impl Sender {
         if self.closed.is_some() {
             return false;
         }
-        self.poll_idle(now, train, path) || self.poll_units(now, train, path)
+        self.poll_idle(now, train, path) || self.poll_units(now, train, path) || self.poll_asking(now, train, path)
     }
 
     //= Z-21
     fn poll_idle(&mut self, now: Time, train: &mut Train, path: &mut Path) -> bool {
         let announces = self.waiting > 0 && self.idle_due.is_some_and(|due| due <= now);
         let answers = self.idle_answer.is_some_and(|due| due <= now);
-        let asks = self.sizing.asks();
-        if !announces && !answers && !asks {
+        if !announces && !answers {
             return false;
         }
         self.idle_answer = None;
-        if !announces && !asks && self.transit.units_in_flight() > 0 {
+        if !announces && self.transit.units_in_flight() > 0 {
             // What travels tells the receiver as much.
             return false;
         }
+        self.send_idle(now, train, path)
+    }
+
+    /// Asks the peer to say something. Behind all units: a queue in which this lay might have no room for a large one, and then
+    /// asking whether such arrive would be why they do not.
+    fn poll_asking(&mut self, now: Time, train: &mut Train, path: &mut Path) -> bool {
+        self.sizing.asks() && self.send_idle(now, train, path)
+    }
+
+    fn send_idle(&mut self, now: Time, train: &mut Train, path: &mut Path) -> bool {
         if !self.may_idle(path) {
             // An announcement leaves when more has come.
             return false;

@@ -254,6 +254,23 @@ fn an_interrupted_end_tells_the_other() {
     }
 }
 
+/// Chunks are 16 MiB, and four of them are queued: more than anybody waits for at this rate.
+#[test]
+fn an_interrupted_sender_tells_the_other_behind_one_chunk_and_not_behind_all() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = from.path().join("large");
+    fs::File::create(&file).unwrap().set_len(200 << 20).unwrap();
+    let receiving = receiver(to.path(), &["--once"]);
+    let mut sender = pinnace(&["send", file.to_str().unwrap(), &receiving.address, "--rate", "100mbit"]);
+    let mut sender = sender.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("a chunk has arrived", || chunks_kept(to.path()) >= 1);
+    assert!(Command::new("kill").args(["-INT", &sender.id().to_string()]).status().unwrap().success());
+    assert_eq!(wait(&mut sender), Some(130));
+    let (code, _, err) = receiving.finish();
+    assert_eq!(code, Some(3), "{err}");
+    assert!(err.contains("was interrupted"), "{err}");
+}
+
 #[test]
 fn a_rate_is_not_exceeded() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

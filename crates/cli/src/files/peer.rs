@@ -6,6 +6,7 @@
 use super::protocol::{self, CONTROL_BYTES, Refusal, ToSender, printable};
 use crate::bare::Presence;
 use crate::exit::{Error, Exit};
+use crate::interrupt;
 use crate::linger;
 use crate::transport::{self, Transport};
 use pinnace::Message;
@@ -15,8 +16,10 @@ use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-/// How long a last word may take to arrive.
+/// How long a last word may take to arrive, behind what has begun to travel.
 const LAST_WORD: Duration = Duration::from_secs(2);
+/// How long what has begun to travel may take before it: what is so slow is not waited for.
+const LAST_CHUNK: Duration = Duration::from_secs(30);
 
 /// A duplex channel to the peer.
 pub(super) struct Peer<'a> {
@@ -210,10 +213,31 @@ impl<'a> Peer<'a> {
         if error.exit == Exit::PeerGone || self.refused.get() {
             return;
         }
-        let deadline = Instant::now() + LAST_WORD;
+        let heard = || {
+            let counters = self.sender.counters();
+            (counters.acknowledgements_received, counters.requests_received)
+        };
+        if heard() == (0, 0) {
+            // Nobody is there, as far as anybody knows.
+            return;
+        }
+        // Behind a chunk that has begun, and not behind all that are queued.
+        self.sender.withdraw();
+        let latest = Instant::now() + LAST_CHUNK;
         let sent = words().into_iter().map(|word| self.sender.send(Message::from_vec(word)));
-        for sending in sent.collect::<Vec<_>>().into_iter().flatten() {
-            let _ = sending.wait_timeout(deadline.saturating_duration_since(Instant::now()));
+        for mut sending in sent.collect::<Vec<_>>().into_iter().flatten() {
+            // As long as the chunk arrives.
+            let (mut before, mut deadline) = (heard().0, Instant::now() + LAST_WORD);
+            while let Progress::UnderWay(again) = sending.wait_timeout(interrupt::LOOK) {
+                sending = again;
+                let (now, acknowledged) = (Instant::now(), heard().0);
+                if acknowledged > before {
+                    (before, deadline) = (acknowledged, now + LAST_WORD);
+                }
+                if now >= deadline.min(latest) {
+                    return;
+                }
+            }
         }
     }
 

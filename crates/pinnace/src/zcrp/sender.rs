@@ -148,9 +148,9 @@ impl Sender {
         self.port.hand_over();
     }
 
-    /// Takes back what was queued last and has not begun to travel: it fails, and what is sent next goes in its place. Called
-    /// once, and by whoever keeps others from sending meanwhile.
-    pub(crate) fn withdraw(&self) {
+    /// Takes back what was queued last and has not begun to travel: it fails ([`Failure::Closed`](crate::Failure::Closed)), and
+    /// what is sent next goes in its place. To be called once, and by whoever keeps others from sending meanwhile.
+    pub fn withdraw(&self) {
         let withdrawn = self.port.call(|Call { now, engine, .. }| {
             let sender = engine.sender_mut()?;
             sender.withdraw(now);

@@ -380,3 +380,54 @@ fn holes_are_zeros_and_are_told() {
     let differing = sent.iter().zip(&received).filter(|(sent, received)| sent != received).count();
     assert_eq!(differing, lost);
 }
+
+/// Best effort that repeats nothing loses whole messages: that is told, zeros are in their place where it is known how many
+/// they were, and the rate is kept though no burst is said.
+#[test]
+fn messages_that_are_lost_whole_are_told() {
+    if !geteuid().is_root() || !std::path::Path::new("/dev/net/tun").exists() {
+        pinnace_testing::skip::host("needs root and /dev/net/tun");
+        return;
+    }
+    const MESSAGES: usize = 600;
+    for method in ["xtp", "a1"] {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let (input, output, log, address) = (at("in"), at("out"), at("log"), at("address"));
+        // No byte is zero.
+        let sent: Vec<u8> = content(MESSAGES * 1000).iter().map(|byte| byte | 1).collect();
+        std::fs::write(&input, &sent).unwrap();
+        let program = env!("CARGO_BIN_EXE_pinnace");
+        let script = format!(
+            "ip netns exec $PINNACE_FAR_NS {program} listen 10.77.0.2:4747 -d -m 1000 --json --log {log} > {output} \
+             2> {address} & while ! grep -q listening {address}; do sleep 0.05; done; \
+             {program} connect --json --method {method} -m 1000 --service 'loss=any rate=10mbit size=1000' \
+             10.77.0.2:4747 < {input} && wait $!"
+        );
+        let ran = run(&["wan", "--rate", "20mbit", "--rtt", "10ms", "--loss", "5%", "--", "sh", "-c", &script]);
+        let events = std::fs::read_to_string(&log).unwrap();
+        assert_eq!(ran.status.code(), Some(0), "{method}: {}{events}", text(&ran.stderr));
+        let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let of = |event: &str| events.iter().filter(|told| told["event"] == event).cloned().collect::<Vec<_>>();
+        let (missed, done) = (of("missed"), of("done").remove(0));
+        let number = |value: &Value| value.as_u64().unwrap() as usize;
+        let lost: usize = missed.iter().map(|told| number(&told["messages"])).sum();
+        assert!(lost > 0 && lost == number(&done["messages_lost"]), "{method}: {done}");
+        assert!(number(&done["messages_received"]) + lost <= MESSAGES, "{method}: {done}");
+        let seconds = done["seconds"].as_f64().unwrap();
+        // 4.8 Mbit, of which 64 KiB may leave at once.
+        assert!(seconds > 0.4, "{method}: {seconds} s");
+        if method == "a1" {
+            continue;
+        }
+        let received = std::fs::read(&output).unwrap();
+        let filled: usize = missed.iter().map(|told| number(&told["filled"])).sum();
+        assert_eq!(received.len(), number(&done["bytes_received"]) + filled);
+        assert!(filled > 0, "{events:?}");
+        // Everything is where it was.
+        let is_same = |at: usize| received[at] == sent[at] || received[at] == 0;
+        assert!((0..received.len()).all(is_same), "{events:?}");
+        let zeros = received.iter().filter(|&&byte| byte == 0).count();
+        assert_eq!(zeros, filled + number(&done["bytes_lost"]));
+    }
+}

@@ -11,8 +11,9 @@ use crate::exit::Error;
 use crate::thread;
 use crate::{bare, interrupt};
 use indicatif::{ProgressBar, ProgressDrawTarget};
+use pinnace::service::Method;
 use pinnace::{Connection, Error as Cause};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -33,6 +34,7 @@ struct Counts {
     messages_received: AtomicU64,
     bytes_received: AtomicU64,
     bytes_lost: AtomicU64,
+    messages_lost: AtomicU64,
 }
 
 /// A connection that is served.
@@ -98,13 +100,15 @@ pub(super) fn serve(
     }
     result?;
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let Counts { messages_sent, bytes_sent, messages_received, bytes_received, bytes_lost } = &serving.counts;
+    let Counts { messages_sent, bytes_sent, messages_received, bytes_received, bytes_lost, messages_lost } =
+        &serving.counts;
     told.tell(&Event::Ended(Totals {
         messages_sent: count(messages_sent),
         bytes_sent: count(bytes_sent),
         messages_received: count(messages_received),
         bytes_received: count(bytes_received),
         bytes_lost: count(bytes_lost),
+        messages_lost: count(messages_lost),
         seconds: begun.elapsed().as_secs_f64(),
     }));
     Ok(())
@@ -168,11 +172,24 @@ impl Serving {
         while !self.stop.load(Ordering::Relaxed) {
             let message = match self.connection.recv_timeout(PATIENCE) {
                 Ok(Some(message)) => message,
-                Ok(None) => return Ok(()),
+                Ok(None) => {
+                    if self.connection.is_end_missing() {
+                        self.missed(&mut out, 1, None)?;
+                    }
+                    return Ok(());
+                }
                 Err(Cause::Timeout) => continue,
                 Err(error) => return Err(self.failed(&error)),
             };
             let (bytes, bytes_lost) = (message.len() as u64, message.bytes_lost() as u64);
+            if message.is_late() {
+                // It was missed before, and is here now.
+                let less = |lost: u64| Some(lost.saturating_sub(1));
+                let _ = self.counts.messages_lost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            } else if message.missed() > 0 {
+                let before = self.counts.messages_received.load(Ordering::Relaxed);
+                self.missed(&mut out, message.missed(), Some(before))?;
+            }
             let number = self.counts.messages_received.fetch_add(1, Ordering::Relaxed);
             self.counts.bytes_received.fetch_add(bytes, Ordering::Relaxed);
             if bytes_lost > 0 {
@@ -187,6 +204,20 @@ impl Serving {
                 .and_then(|()| out.flush());
             written.map_err(|error| Error::output(&error))?;
         }
+        Ok(())
+    }
+
+    /// At least so many messages are lost before another one, or before the end. Where all have one length, zeros are in their
+    /// place.
+    fn missed(&self, out: &mut impl Write, messages: u64, before: Option<u64>) -> Result<(), Error> {
+        self.counts.messages_lost.fetch_add(messages, Ordering::Relaxed);
+        let knows = self.connection.method() == Method::Xtp && before.is_some();
+        let filled = match self.mode {
+            Mode::Records(size) if knows => messages.saturating_mul(size as u64),
+            _ => 0,
+        };
+        self.bar.suspend(|| self.told.tell(&Event::Missed { before, messages, filled }));
+        io::copy(&mut io::repeat(0).take(filled), out).map_err(|error| Error::output(&error))?;
         Ok(())
     }
 

@@ -26,6 +26,14 @@ pub(super) enum Event<'a> {
         #[serde(serialize_with = "pairs")]
         holes: &'a [std::ops::Range<usize>],
     },
+    /// Whole messages were lost, with permission: at least so many, before the message of this number or, without one, behind
+    /// the last that came. `filled`: zeros that were written in their place.
+    Missed {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        before: Option<u64>,
+        messages: u64,
+        filled: u64,
+    },
     /// The peer has said that it has ended.
     PeerEnded,
     /// Both ends have ended.
@@ -49,6 +57,8 @@ pub(super) struct Totals {
     pub(super) bytes_received: u64,
     /// Of the bytes received: zeros in their place.
     pub(super) bytes_lost: u64,
+    /// None of these is received: at least so many.
+    pub(super) messages_lost: u64,
     pub(super) seconds: f64,
 }
 
@@ -73,17 +83,43 @@ impl fmt::Display for Event<'_> {
                     more => write!(f, " and {more} more"),
                 }
             }
+            Self::Missed { before, messages, filled } => {
+                let lost = if *messages == 1 {
+                    "lost: at least one message".to_owned()
+                } else {
+                    format!("lost: {messages} messages")
+                };
+                match before {
+                    Some(number) => write!(f, "{lost} before message {number}")?,
+                    None => write!(f, "{lost} before the end")?,
+                }
+                match filled {
+                    0 => f.write_str("; nothing is in the place"),
+                    bytes => write!(f, "; {bytes} zeros are in the place"),
+                }
+            }
             Self::Broke { error } => f.write_str(error),
             Self::PeerEnded => {
                 f.write_str("the peer has sent everything; the end of this input (Ctrl-D) ends the connection")
             }
             Self::Ended(totals) => {
-                let Totals { messages_sent, bytes_sent, messages_received, bytes_received, bytes_lost, seconds } =
-                    totals;
+                let Totals {
+                    messages_sent,
+                    bytes_sent,
+                    messages_received,
+                    bytes_received,
+                    bytes_lost,
+                    messages_lost,
+                    seconds,
+                } = totals;
+                let and_whole = match messages_lost {
+                    0 => String::new(),
+                    lost => format!(", and {} that did not come", count_of(*lost, "message")),
+                };
                 write!(
                     f,
                     "sent {}, {bytes_sent} bytes; received {messages_received}, {bytes_received} \
-                     bytes, {bytes_lost} of them lost; {seconds:.1} s",
+                     bytes, {bytes_lost} of them lost{and_whole}; {seconds:.1} s",
                     count_of(*messages_sent, "message")
                 )
             }

@@ -5,6 +5,7 @@
 
 use super::again::Again;
 use super::alarm::{Alarm, within};
+use super::received::Position;
 use super::silence::Silence;
 use super::watch::Watch;
 use super::{Awaited, Carry, Received, ReceivedInto, Sending, Special, at_most, left, place};
@@ -44,6 +45,8 @@ pub(crate) struct A1 {
     socket: Socket,
     nonce: u64,
     has_ended: AtomicBool,
+    /// Something was lost behind the last message that came.
+    is_end_missing: AtomicBool,
     /// The end of ours has been reached, behind which nothing is sent; and calls that are about to send something.
     is_over: AtomicBool,
     /// The end is behind what was sent.
@@ -98,7 +101,7 @@ pub(crate) fn qos_of(service: &Service) -> Qos {
         outstanding: outstanding(largest),
         ..base
     };
-    if let (Some(rate), Some(burst)) = (service.rate, service.burst) {
+    if let Some((rate, burst)) = service.kept_rate() {
         qos.send_average = (rate / 8).max(1);
         qos.send_burst = u32::try_from(burst).unwrap_or(u32::MAX).max(1);
     }
@@ -128,6 +131,7 @@ impl A1 {
             socket,
             nonce,
             has_ended: AtomicBool::new(false),
+            is_end_missing: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             is_end_said: AtomicBool::new(false),
             sending: AtomicUsize::new(0),
@@ -235,7 +239,11 @@ impl A1 {
     /// What is for the application of what has come; the outer `None`: nothing.
     fn sort(&self, received: Option<crate::a1::Received>) -> Option<Option<Received>> {
         let Some(received) = received else { return Some(None) };
-        if !received.status.contains(Status::START) || !received.status.contains(Status::END) {
+        let is_whole = received.status.contains(Status::START) && received.status.contains(Status::END);
+        if received.status.contains(Status::LOST) || !is_whole {
+            self.is_end_missing.store(true, Ordering::Relaxed);
+        }
+        if !is_whole {
             return None;
         }
         if Control::may_be(&received.data, self.nonce)
@@ -247,7 +255,9 @@ impl A1 {
             self.has_ended.store(true, Ordering::Relaxed);
             return Some(None);
         }
-        Some(Some(Received::bytes(received.data, Vec::new())))
+        // There is a gap; how many messages it has swallowed is not known.
+        let missed = u64::from(self.is_end_missing.swap(false, Ordering::Relaxed));
+        Some(Some(Received::bytes(received.data, Vec::new()).at(Position { missed, is_late: false })))
     }
 }
 
@@ -357,6 +367,10 @@ impl Carry for A1 {
                 && Control::parse(message, Some(self.nonce)).is_ok_and(|control| control.kind == Kind::End)
         };
         self.has_ended.load(Ordering::Relaxed) || self.connection.has_unread(is_end)
+    }
+
+    fn is_end_missing(&self) -> bool {
+        self.is_end_missing.load(Ordering::Relaxed)
     }
 
     fn check(&self) -> Result<(), Error> {

@@ -158,6 +158,11 @@ pub(crate) trait Carry: Sync {
         false
     }
 
+    /// Whether something is known to be lost behind the last message that was received.
+    fn is_end_missing(&self) -> bool {
+        false
+    }
+
     /// An error if the peer has gone or has broken off, as far as is known. One that has been silent is asked, and it will be
     /// known later. Waits for nothing.
     fn check(&self) -> Result<(), Error>;
@@ -292,6 +297,10 @@ impl Carry for Carrier {
 
     fn has_heard_end(&self) -> bool {
         each!(self, carrier => carrier.has_heard_end())
+    }
+
+    fn is_end_missing(&self) -> bool {
+        each!(self, carrier => carrier.is_end_missing())
     }
 
     fn check(&self) -> Result<(), Error> {

@@ -23,6 +23,7 @@ use crate::service::{Method, Service};
 use crate::xtp::Copied;
 use crate::{Error, Message, Unsent, xtp};
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// See the [module](self).
@@ -65,6 +66,30 @@ struct Numbers {
     sending: Turn<u32>,
     /// Of the next that should come.
     receiving: Turn<u32>,
+    /// Something was lost behind the last message that came.
+    is_end_missing: AtomicBool,
+}
+
+impl Numbers {
+    fn new() -> Self {
+        Self { sending: Turn::new(0), receiving: Turn::new(0), is_end_missing: AtomicBool::new(false) }
+    }
+
+    /// So many bytes have come, of which the first `len` are a message, if it is one.
+    fn on_came(&self, came: usize, len: Option<usize>) {
+        // One byte stands for none.
+        let is_all = len.is_some_and(|len| came <= len.max(1));
+        self.is_end_missing.store(!is_all, Ordering::Relaxed);
+    }
+
+    /// The next message. The outer `None`: what came was none.
+    fn sorted(&self, received: Option<xtp::Received>, next: &mut u32) -> Option<Option<Received>> {
+        let Some(received) = received else { return Some(None) };
+        let came = received.data.len();
+        let sorted = tags::sort(received, next);
+        self.on_came(came, sorted.as_ref().map(|message| message.len()));
+        sorted.map(Some)
+    }
 }
 
 /// The tag of a message of one byte that stands for an empty one, of which there are none here.
@@ -137,16 +162,8 @@ impl Xtp {
     /// `timeout`: how long the peer may be silent.
     pub(crate) fn new(connection: xtp::Connection, timeout: Duration) -> Self {
         let is_numbered = connection.service() == xtp::Service::IsoStream;
-        let numbers = is_numbered.then(|| Numbers { sending: Turn::new(0), receiving: Turn::new(0) });
+        let numbers = is_numbered.then(Numbers::new);
         Self { connection, numbers, again: Again::default(), silence: Silence::new(timeout), watch: Watch::default() }
-    }
-
-    /// The next numbered message. The outer `None`: what came was none.
-    fn sorted(received: Option<xtp::Received>, next: &mut u32) -> Option<Option<Received>> {
-        match received {
-            Some(received) => tags::sort(received, next).map(Some),
-            None => Some(None),
-        }
     }
 
     /// The next numbered message into memory of the caller's; `None`: it does not go without a copy between.
@@ -165,9 +182,10 @@ impl Xtp {
                 Ok(Copied::Nothing) | Err(Error::MessageTooLong(_)) => return Ok(None),
                 Err(error) => return Err(error),
             };
-            if let Some(tag) = btag.map(Tag::parse)
-                && let Some(len) = tag.within(came)
-            {
+            let tag = btag.map(Tag::parse);
+            let len = tag.and_then(|tag| tag.within(came));
+            numbers.on_came(came, len);
+            if let (Some(tag), Some(len)) = (tag, len) {
                 let (holes, missed) = (tags::clipped(holes, len), tag.missed(&mut next));
                 return Ok(Some(Some(ReceivedInto { holes, missed, ..ReceivedInto::whole(len) })));
             }
@@ -182,7 +200,7 @@ impl Xtp {
         let Some(numbers) = &self.numbers else { return whole(self.connection.recv_within_async(most).await?) };
         let mut next = numbers.receiving.take_async().await;
         loop {
-            if let Some(sorted) = Self::sorted(self.connection.recv_within_async(most).await?, &mut next) {
+            if let Some(sorted) = numbers.sorted(self.connection.recv_within_async(most).await?, &mut next) {
                 return Ok(sorted);
             }
         }
@@ -243,7 +261,7 @@ impl Carry for Xtp {
         let Some(numbers) = &self.numbers else { return whole(self.connection.recv_until(deadline)?) };
         let mut next = numbers.receiving.take(deadline).ok_or(Error::Timeout)?;
         loop {
-            if let Some(sorted) = Self::sorted(self.connection.recv_until(deadline)?, &mut next) {
+            if let Some(sorted) = numbers.sorted(self.connection.recv_until(deadline)?, &mut next) {
                 return Ok(sorted);
             }
         }
@@ -303,6 +321,10 @@ impl Carry for Xtp {
         self.connection.is_all_there()
     }
 
+    fn is_end_missing(&self) -> bool {
+        self.numbers.as_ref().is_some_and(|numbers| numbers.is_end_missing.load(Ordering::Relaxed))
+    }
+
     fn waiting_bytes(&self) -> Option<u64> {
         self.again.first_bytes().or_else(|| self.connection.waiting_bytes())
     }
@@ -333,8 +355,7 @@ impl Carry for Xtp {
 
 /// The block with what a service says about sending.
 pub(crate) fn programmed(mut block: xtp::ControlBlock, service: &Service) -> xtp::ControlBlock {
-    // A rate alone is what the application sends by itself; with a burst it is a promise that somebody relies on.
-    if let (Some(rate), Some(burst)) = (service.rate, service.burst) {
+    if let Some((rate, burst)) = service.kept_rate() {
         // Bits a second are bytes in eight.
         block.output_rate = u32::try_from(rate / 8).unwrap_or(u32::MAX).max(1);
         block.output_burst = u32::try_from(burst).unwrap_or(u32::MAX).max(1);

@@ -229,6 +229,9 @@ impl Default for Service {
 const LARGEST: u64 = 1 << 20;
 /// The typical message of a service that says nothing of sizes.
 const TYPICAL: u64 = 1 << 10;
+/// What leaves at once at a rate that is kept though no burst is said: this part of a second, or so many bytes.
+const UNSAID_BURST_PER_SECOND: u64 = 100;
+const LEAST_UNSAID_BURST: u64 = 64 << 10;
 
 impl Service {
     /// Messages to one receiver, all of them, in order.
@@ -279,7 +282,8 @@ impl Service {
         Self { lifespan: Some(time.min(units::LONGEST)), ..self }
     }
 
-    /// Bits a second that the application sends on average, 1 to 10^15.
+    /// Bits a second that the application sends on average, 1 to 10^15. Held to it is what says a [burst](Self::burst) beside,
+    /// and [best effort](Self::best_effort) over XTP and A1, which nothing else slows down on a path that is full.
     #[must_use]
     pub fn rate(self, bits_per_second: u64) -> Self {
         Self { rate: Some(bits_per_second.clamp(1, units::FASTEST)), ..self }
@@ -361,6 +365,17 @@ impl Service {
             contract = contract.adaptive_from_percent(f64::from(floor) * 100.0 / 255.0);
         }
         self.clone().contract(contract)
+    }
+
+    /// The rate in bits a second, and the bytes at once, to which a method holds what is sent.
+    ///
+    /// A rate alone is what the application sends by itself. But where nothing tells the sender what the path has dropped, it
+    /// is all that keeps a path from being flooded, and is kept: in steps of what a driver that wakes late may owe.
+    pub(crate) fn kept_rate(&self) -> Option<(u64, u64)> {
+        let rate = self.rate?;
+        let is_blind = self.reliability == Reliability::BestEffort;
+        let unsaid = is_blind.then(|| (rate / 8 / UNSAID_BURST_PER_SECOND).max(LEAST_UNSAID_BURST));
+        Some((rate, self.burst.or(unsaid)?))
     }
 
     /// Bytes of a typical message, said or not.

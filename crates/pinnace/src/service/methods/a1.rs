@@ -53,7 +53,7 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
         });
         verdict.note("raw: in order, with marks where something is missing");
     }
-    if service.rate.is_some() {
+    if service.kept_rate().is_some() {
         verdict.note("keeps the average rate to 1 %, and the burst");
     }
     if group {

@@ -33,11 +33,11 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
     if service.pattern != Pattern::Stream {
         largest(&mut verdict, service, LONGEST, "what a receiver collects");
     }
-    match (service.rate, service.burst) {
-        (Some(rate), Some(_)) => verdict.must(rate / 8 <= TRAFFIC, || {
+    match service.kept_rate() {
+        Some((rate, _)) => verdict.must(rate / 8 <= TRAFFIC, || {
             format!("keeps rates of at most {}, not of {}", offer::rate(TRAFFIC as f64 * 8.0), offer::rate(rate as f64))
         }),
-        _ => verdict.must(service.burst.is_none(), || "keeps a burst only with a rate".to_owned()),
+        None => verdict.must(service.burst.is_none(), || "keeps a burst only with a rate".to_owned()),
     }
     no_lifespan(&mut verdict, service);
     datagrams(&mut verdict, path, LEAST);
@@ -73,7 +73,7 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
             "request and response on a connection that is open: its transactions would set up and close for each",
         );
     }
-    if service.rate.is_some() && service.burst.is_some() {
+    if service.kept_rate().is_some() {
         verdict.note("keeps the rate and the burst");
     }
     verdict.offer(Method::Xtp, Mode::Xtp(kind), &engine, &shipment)

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use xshell::{Shell, cmd};
 
-use crate::{lint, python, trace};
+use crate::{lint, python, suite, trace};
 
 /// A program that some tests call, and what is skipped without it.
 struct Tool {
@@ -49,8 +49,6 @@ const TOOLS: &[Tool] = &[
     Tool { program: "nc", packages: &["netcat-openbsd"], without: "`pinnace run` is not tried with it" },
 ];
 
-/// How many tests of one program run at a time.
-const THREADS: &str = "RUST_TEST_THREADS";
 /// Whether a test fails that would be skipped for want of a program.
 const NO_SKIPS: &str = "PINNACE_NO_SKIPS";
 
@@ -61,19 +59,16 @@ pub(crate) fn test(root: &Path) -> Result<()> {
     {
         // Models of shared memory, in which every interleaving is tried: they replace the atomics, so they are built apart.
         let _flags = shell.push_env("RUSTFLAGS", "--cfg loom");
+        // To optimise across crates, for two seconds of work, takes a minute.
+        let _quickly = ["LTO", "DEBUG"].map(|key| shell.push_env(format!("CARGO_PROFILE_RELEASE_{key}"), "false"));
         let models = ["--lib", "--target-dir", "target/loom", "models"];
         cmd!(shell, "cargo test --release --locked -p pinnace-qbuf {models...}").run()?;
     }
     let python = python::test(&shell, root);
-    // Most tests wait for most of their time: one for each processor would leave half of the machine idle.
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = std::env::var(THREADS).unwrap_or_else(|_| (2 * processors).to_string());
-    let _threads = shell.push_env(THREADS, threads);
     // Where all programs are there, no test is skipped for want of one (`pinnace_testing::skip`); 0 lets it be.
     let strict = std::env::var(NO_SKIPS).unwrap_or_else(|_| u8::from(are_there).to_string());
-    let _strict = shell.push_env(NO_SKIPS, strict);
-    cmd!(shell, "cargo test --workspace --locked --no-fail-fast").run()?;
-    python
+    let tests = suite::run(root, (NO_SKIPS, &strict));
+    python.and(tests)
 }
 
 /// Everything that is not a test, the quick ones first.

@@ -14,6 +14,7 @@ mod install;
 mod lint;
 mod python;
 mod source;
+mod suite;
 mod trace;
 
 use std::path::PathBuf;

@@ -1,0 +1,186 @@
+//! Runs the programs of all tests, several at a time.
+//!
+//! Most tests wait for most of their time, and `cargo test` runs one program after the other, so that a machine does nothing
+//! while the slowest test of each ends. What a program prints is shown when it has ended, whole, as `cargo test` shows it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+
+/// No program takes as long, even on a slow machine: its tests wait for each other.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
+/// How many tests of a program run at a time, unless the environment says so: where one waits, another one works.
+const THREADS: &str = "2";
+/// How often is looked whether one has ended.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// A line of what cargo says of a build (`--message-format=json`), of which the fields of others are not read.
+#[derive(Deserialize)]
+struct Message {
+    manifest_path: Option<PathBuf>,
+    executable: Option<PathBuf>,
+    profile: Option<Profile>,
+    target: Option<Target>,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    src_path: PathBuf,
+}
+
+/// The tests of one file, and of what it includes.
+struct Program {
+    executable: PathBuf,
+    source: PathBuf,
+    /// Where cargo has it run: the folder of its package.
+    folder: PathBuf,
+}
+
+/// A program that runs, and the file of what it prints: a pipe would not end before what it has started and left behind.
+struct Running<'a> {
+    program: &'a Program,
+    child: Child,
+    since: Instant,
+    output: PathBuf,
+}
+
+/// Builds all tests of the workspace and runs them, with a variable of the environment more; examples in documentation last.
+///
+/// # Errors
+///
+/// If something does not build, or a test fails; all others have run then.
+pub(crate) fn run(root: &Path, variable: (&str, &str)) -> Result<()> {
+    let programs = build(root)?;
+    ensure!(!programs.is_empty(), "cargo has built no tests");
+    let at_a_time = std::thread::available_parallelism().map_or(1, usize::from) + 1;
+    let folder = root.join("target/test-output");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut failed: Vec<&Program> = Vec::new();
+    let mut waiting = programs.iter();
+    let mut running: Vec<Running<'_>> = Vec::new();
+    loop {
+        while running.len() < at_a_time
+            && let Some(program) = waiting.next()
+        {
+            running.push(program.start(&folder, variable)?);
+        }
+        if running.is_empty() {
+            break;
+        }
+        std::thread::sleep(GLANCE);
+        let mut still = Vec::new();
+        for mut one in running {
+            match one.ended()? {
+                None => still.push(one),
+                Some(passed) => {
+                    one.show(root)?;
+                    if !passed {
+                        failed.push(one.program);
+                    }
+                }
+            }
+        }
+        running = still;
+    }
+    let arguments = ["test", "--workspace", "--locked", "--no-fail-fast", "--doc"];
+    println!("$ cargo {}", arguments.join(" "));
+    let documentation = cargo(root).args(arguments).env(variable.0, variable.1).status()?;
+    for program in &failed {
+        println!("failed: {}", program.name(root));
+    }
+    ensure!(failed.is_empty(), "{} of {} programs of tests failed", failed.len(), programs.len());
+    ensure!(documentation.success(), "examples in documentation failed");
+    Ok(())
+}
+
+fn cargo(root: &Path) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root);
+    cargo
+}
+
+/// Builds all tests, and what they run.
+fn build(root: &Path) -> Result<Vec<Program>> {
+    let arguments = ["test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics"];
+    println!("$ cargo {}", arguments.join(" "));
+    let built = cargo(root).args(arguments).stderr(Stdio::inherit()).output().context("cargo does not run")?;
+    ensure!(built.status.success(), "the tests do not build");
+    let said = String::from_utf8(built.stdout).context("cargo speaks UTF-8")?;
+    let mut programs = Vec::new();
+    for line in said.lines() {
+        let message: Message = serde_json::from_str(line).with_context(|| format!("cargo says {line}"))?;
+        // Examples have no tests, though they are built beside them.
+        if let Message {
+            manifest_path: Some(manifest),
+            executable: Some(executable),
+            profile: Some(Profile { test: true }),
+            target: Some(Target { src_path: source }),
+        } = message
+        {
+            let folder = manifest.parent().context("a manifest lies in a folder")?.to_path_buf();
+            programs.push(Program { executable, source, folder });
+        }
+    }
+    programs.sort_by(|one, other| one.source.cmp(&other.source));
+    Ok(programs)
+}
+
+impl Program {
+    fn start(&self, folder: &Path, (key, value): (&str, &str)) -> Result<Running<'_>> {
+        let name = self.executable.file_name().context("a program has a name")?;
+        let output = folder.join(name).with_extension("txt");
+        let file = File::create(&output).with_context(|| format!("cannot make {}", output.display()))?;
+        let child = Command::new(&self.executable)
+            .current_dir(&self.folder)
+            .env("CARGO_MANIFEST_DIR", &self.folder)
+            .env("RUST_TEST_THREADS", std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| THREADS.to_owned()))
+            .env(key, value)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .with_context(|| format!("{} does not run", self.executable.display()))?;
+        Ok(Running { program: self, child, since: Instant::now(), output })
+    }
+
+    /// Its source, as somebody at the root of the workspace would write it.
+    fn name(&self, root: &Path) -> String {
+        self.source.strip_prefix(root).unwrap_or(&self.source).display().to_string()
+    }
+}
+
+impl Running<'_> {
+    /// Whether its tests passed, if it has ended.
+    fn ended(&mut self) -> Result<Option<bool>> {
+        if let Some(status) = self.child.try_wait()? {
+            return Ok(Some(status.success()));
+        }
+        if self.since.elapsed() < PATIENCE {
+            return Ok(None);
+        }
+        self.child.kill()?;
+        self.child.wait()?;
+        println!("ended, because it ran for {} minutes:", PATIENCE.as_secs() / 60);
+        Ok(Some(false))
+    }
+
+    fn show(&self, root: &Path) -> Result<()> {
+        let executable = &self.program.executable;
+        let executable = executable.strip_prefix(root).unwrap_or(executable).display();
+        let Ok(said) = fs::read(&self.output) else {
+            bail!("{} has lost what it printed", self.program.name(root));
+        };
+        println!("     Running {} ({executable})", self.program.name(root));
+        println!("{}", String::from_utf8_lossy(&said));
+        Ok(())
+    }
+}

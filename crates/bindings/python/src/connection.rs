@@ -498,7 +498,7 @@ fn special(overrides: &Bound<'_, PyDict>) -> PyResult<PerMessage> {
     for (name, value) in overrides {
         let name = name.cast::<PyString>()?.to_cow()?;
         let Some(text) = service::value_of(&name, &value)? else { continue };
-        let wrong = |error: String| PyValueError::new_err(format!("{name}={text}: {error}"));
+        let wrong = |error: String| service::wrong(&value, &name, &error);
         match &*name {
             "loss" if text == "any" => loss = Some(1.0),
             "loss" => loss = Some(units::share(&text).map_err(wrong)?),

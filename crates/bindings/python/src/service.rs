@@ -3,8 +3,8 @@
 //! Always true: a keyword and the word of the text that it stands for mean the same; the library reads the words.
 
 use crate::errors;
-use pinnace::service::{PROPERTIES, Uri};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pinnace::service::{Malformed, PROPERTIES, Uri};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDelta, PyDict, PyFloat, PyInt, PySlice, PyString, PyTuple};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -185,16 +185,25 @@ pub(crate) fn value_of(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<
     // Texts of a service have white space between the words.
     let text: String = text.split_whitespace().collect();
     if text.is_empty() {
-        return Err(PyValueError::new_err(format!("{name} has no value")));
+        return Err(wrong(value, name, "has no value"));
     }
     Ok(Some(text))
+}
+
+/// Why a value is none of a word's.
+pub(crate) fn wrong(value: &Bound<'_, PyAny>, name: &str, problem: &str) -> PyErr {
+    let property = PROPERTIES.iter().find(|property| property.name == name);
+    let said = value.repr().map_or_else(|_| String::new(), |said| said.to_string());
+    let allowed = property.map_or("", |property| property.allowed).to_owned();
+    let malformed = Malformed { word: format!("{name}={said}"), problem: problem.to_owned(), allowed, near: None };
+    errors::malformed(value.py(), &malformed)
 }
 
 /// `0.05` as `5%`.
 fn share(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     let share: f64 = value.extract()?;
     if !(0.0..=1.0).contains(&share) {
-        return Err(PyValueError::new_err(format!("{name}={share} is no share from 0 to 1; a text may say \"5%\"")));
+        return Err(wrong(value, name, "is no share from 0 to 1; a text may say \"5%\""));
     }
     Ok(format!("{}%", share * 100.0))
 }
@@ -206,9 +215,7 @@ fn seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
         Err(_) => value.extract()?,
     };
     if !(0.0..=8.64e6).contains(&seconds) {
-        return Err(PyValueError::new_err(format!(
-            "{name}={seconds} is no time of at most a hundred days, in seconds"
-        )));
+        return Err(wrong(value, name, "is no time of at most a hundred days, in seconds"));
     }
     Ok(format!("{:.0}ns", seconds * 1e9))
 }
@@ -217,8 +224,18 @@ fn seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
 fn critical(value: &Bound<'_, PyAny>) -> PyResult<String> {
     let one = |value: &Bound<'_, PyAny>| -> PyResult<String> {
         let ends = |low: Bound<'_, PyAny>, high: Bound<'_, PyAny>| -> PyResult<String> {
-            let low: u64 = if low.is_none() { 0 } else { low.extract()? };
-            Ok(format!("{low}..{}", high.extract::<u64>()?))
+            // How long a message will be is not known, so nothing is counted from its end.
+            if high.is_none() {
+                return Err(wrong(value, "critical", "has no end"));
+            }
+            let at = |end: Bound<'_, PyAny>| match end.extract::<u64>() {
+                Err(_) if end.is_instance_of::<PyInt>() => {
+                    Err(wrong(value, "critical", "lies before the first byte, or behind any"))
+                }
+                at => at,
+            };
+            let low = if low.is_none() { 0 } else { at(low)? };
+            Ok(format!("{low}..{}", at(high)?))
         };
         if let Ok(pair) = value.cast::<PyTuple>() {
             let (low, high) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
@@ -229,7 +246,7 @@ fn critical(value: &Bound<'_, PyAny>) -> PyResult<String> {
         }
         let step = value.getattr("step")?;
         if !step.is_none() && step.extract::<i64>()? != 1 {
-            return Err(PyValueError::new_err("critical bytes have no step"));
+            return Err(wrong(value, "critical", "has a step"));
         }
         ends(value.getattr("start")?, value.getattr("stop")?)
     };

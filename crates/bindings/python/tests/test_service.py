@@ -46,6 +46,17 @@ def test_what_is_no_service_says_why():
     for words in {"loss": 5}, {"deadline": -1}, {"critical": [slice(0, 10, 2)], "loss": 0.1}:
         with pytest.raises(ValueError):
             Service(**words)
+    for name, value, problem in (
+        ("loss", 2, "no share"),
+        ("loss", float("nan"), "no share"),
+        ("deadline", -1, "no time"),
+        ("critical", [slice(-5, -1)], "before the first byte"),
+        ("critical", [slice(5, None)], "has no end"),
+        ("critical", [slice(0, 10, 2)], "has a step"),
+    ):
+        with pytest.raises(pinnace.ServiceError, match=f"`{name}=.*: .*{problem}") as caught:
+            Service(**{name: value})
+        assert caught.value.word.startswith(f"{name}=")
     with pytest.raises(pinnace.ServiceError):
         Service(frobnication=5)
     with pytest.raises(TypeError):

@@ -674,9 +674,9 @@ int pinnace_close(pinnace_connection_t *connection,
  * Sends a message: `length` bytes at `data`, which are copied, so they are yours when the call returns. It waits while the
  * method's queue is full, and not until the message has arrived: pinnace_flush and pinnace_close do.
  *
- * Returns 0; or -1 if `length` is more than 4,294,967,295, or than can be sent (EMSGSIZE), the connection was closed at this
- * end, or the peer has closed and takes nothing any more (EPIPE), it has one direction, which is the other (ENOTSUP), the peer
- * has broken off (ECONNRESET), or does not answer any more (ETIMEDOUT).
+ * Returns 0; or -1 if `length` is more than 4,294,967,295, or than can be sent (EMSGSIZE), or than there is memory (ENOMEM), the
+ * connection was closed at this end, or the peer has closed and takes nothing any more (EPIPE), it has one direction, which is
+ * the other (ENOTSUP), the peer has broken off (ECONNRESET), or does not answer any more (ETIMEDOUT).
  */
 int pinnace_send(pinnace_connection_t *connection,
                  const void *data,

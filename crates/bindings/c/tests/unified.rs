@@ -83,6 +83,11 @@ fn what_is_misused_is_an_error() {
 }
 
 #[test]
+fn what_is_too_long_is_not_copied() {
+    program("unified_huge.c", &["nothing was copied\n"]);
+}
+
+#[test]
 fn whoever_is_gone_is_told_by_the_same_number_whatever_the_method() {
     program("unified_gone.c", &["all say the same\n"]);
 }

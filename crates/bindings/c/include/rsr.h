@@ -276,7 +276,7 @@ int rsr_buffer_begin_critical(rsr_buffer_t *buffer);
 int rsr_buffer_end_critical(rsr_buffer_t *buffer);
 
 /**
- * Puts bytes, and before them their number.
+ * Puts bytes, and before them their number. Fails if there is no memory for them (ENOMEM), as do strings and arrays.
  */
 int rsr_buffer_put_bytes(rsr_buffer_t *buffer, const void *data, size_t size);
 

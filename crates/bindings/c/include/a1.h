@@ -282,9 +282,10 @@ int a1_remove_sink(int s, uint64_t addr);
  * A1_WINDOW_FULL, A1_RATE_EXCEEDED, or both. A sink that dies does not stop the others; A1_PEER_CLOSED and A1_ABORTED tell that one
  * has ended, until it is removed. `status` may be NULL.
  *
- * Returns `len`, or -EAGAIN; -EMSGSIZE: longer than the largest message, or more than 65535 blocks; -ENOTCONN: there is no
- * sink; -EPIPE: the peer (or the last sink) has closed; -ECONNRESET, -ETIMEDOUT, -ECONNABORTED: it was aborted; -EINVAL: other
- * flags; -EFAULT: `buf` is NULL, and `len` not 0; -EBADF.
+ * Returns `len`, or -EAGAIN; -EMSGSIZE: longer than the largest message, or more than 65535 blocks; -ENOMEM: there is no
+ * memory for the copy; -ENOTCONN: there is no sink, or another thread has closed the socket meanwhile; -EPIPE: the peer (or the
+ * last sink) has closed; -ECONNRESET, -ETIMEDOUT, -ECONNABORTED: it was aborted; -EINVAL: other flags; -EFAULT: `buf` is NULL, and
+ * `len` not 0; -EBADF.
  *
  *     uint32_t status;
  *     if (a1_send(s, data, size, A1_DONTWAIT, &status) == -EAGAIN && (status & A1_WINDOW_FULL))

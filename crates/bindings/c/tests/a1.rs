@@ -83,6 +83,11 @@ fn every_error_is_told() {
 }
 
 #[test]
+fn what_is_too_long_is_not_copied() {
+    check_c("a1_huge.c", "nothing was copied\n");
+}
+
+#[test]
 fn the_example_casts_and_listens() {
     check(&examples().join("a1.c"), "-std=c99", "pictures to 3 sinks");
 }

@@ -88,6 +88,11 @@ fn what_is_too_long_is_not_copied() {
 }
 
 #[test]
+fn sockets_that_are_closed_while_threads_wait() {
+    check_c("a1_closed.c", "who waits is told of the end\n");
+}
+
+#[test]
 fn the_example_casts_and_listens() {
     check(&examples().join("a1.c"), "-std=c99", "pictures to 3 sinks");
 }

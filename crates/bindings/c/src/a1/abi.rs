@@ -222,7 +222,8 @@ pub extern "C" fn a1_listen(s: c_int, backlog: c_int) -> c_int {
 /// a1_map_host has not named), `status` what is known of it; both may be NULL. The new socket sends to that peer, and receives
 /// from it; a1_close it. It goes on when the listening one is closed.
 ///
-/// Returns its number, or -EAGAIN: nobody is there; -EINVAL: the socket does not listen, or other flags; -EMFILE; -EBADF.
+/// Returns its number, or -EAGAIN: nobody is there; -EINVAL: the socket does not listen, or another thread has closed it
+/// meanwhile, or other flags; -EMFILE; -EBADF.
 ///
 ///     uint64_t peer;
 ///     int c = a1_accept(s, &peer, 0, NULL);

@@ -27,7 +27,7 @@
  *                   service
  *     EADDRNOTAVAIL a host without an address, or an address that is not of this host
  *     EBADF         a handle that was closed or freed, of another kind, of a parent process, or none at all
- *     EAGAIN        nothing has happened within the time that was given, or there is no room now; nothing is lost by it
+ *     EAGAIN        nothing has happened in the time that was given, or there is no room or no thread now; nothing is lost by it
  *     ECANCELED     another thread has closed what was waited on
  *     ENOTSUP       the method, or the service, cannot do this
  *     EMSGSIZE      a message is too long

@@ -10,6 +10,7 @@ use memmap2::{Mmap, MmapMut, MmapOptions};
 use pinnace_core::BufferId;
 use pinnace_link::BufferTable;
 use std::any::Any;
+use std::collections::TryReserveError;
 use std::fs::File;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, OnceLock};
@@ -54,6 +55,15 @@ struct Gathered {
 }
 
 impl Gathered {
+    /// Bytes that lie there, and whether a copy of them costs less than to name the parts.
+    fn of(owner: impl Any + Send + Sync, mut parts: Vec<(*mut u8, usize)>) -> (Self, bool) {
+        parts.retain(|(_, len)| *len > 0);
+        let capacity = parts.iter().map(|(_, len)| len).sum();
+        let are_small = parts.len() > 1 && capacity < parts.len() * WORTH_NAMING;
+        let is_copied = parts.is_empty() || are_small || parts.len() > MOST_NAMED;
+        (Self { parts, capacity, whole: OnceLock::new(), _owner: Box::new(owner) }, is_copied)
+    }
+
     /// All of it in one place.
     fn whole(&self) -> &[u8] {
         if let [(base, len)] = self.parts[..] {
@@ -64,7 +74,10 @@ impl Gathered {
     }
 
     fn copied(&self) -> Vec<u8> {
-        let mut whole = Vec::with_capacity(self.capacity);
+        self.copied_into(Vec::with_capacity(self.capacity))
+    }
+
+    fn copied_into(&self, mut whole: Vec<u8>) -> Vec<u8> {
         for &(base, len) in &self.parts {
             // SAFETY: as above.
             whole.extend_from_slice(unsafe { std::slice::from_raw_parts(base, len) });
@@ -184,16 +197,36 @@ impl Message {
     /// # Safety
     /// The memory must be valid for reading, from any thread, until `owner` is dropped, and nobody may change it before
     /// the message is dropped.
-    pub unsafe fn from_parts(owner: impl Any + Send + Sync, mut parts: Vec<(*mut u8, usize)>) -> Self {
-        parts.retain(|(_, len)| *len > 0);
-        let capacity = parts.iter().map(|(_, len)| len).sum();
-        let are_small = parts.len() > 1 && capacity < parts.len() * WORTH_NAMING;
-        let is_copied = parts.is_empty() || are_small || parts.len() > MOST_NAMED;
-        let gathered = Gathered { parts, capacity, whole: OnceLock::new(), _owner: Box::new(owner) };
-        if is_copied {
-            return Self::from_vec(gathered.copied());
+    pub unsafe fn from_parts(owner: impl Any + Send + Sync, parts: Vec<(*mut u8, usize)>) -> Self {
+        match Gathered::of(owner, parts) {
+            (gathered, true) => Self::from_vec(gathered.copied()),
+            (gathered, false) => Self::gathered(gathered),
         }
-        Self { len: capacity, memory: Memory::Gathered(Box::new(gathered)) }
+    }
+
+    /// As [`Message::from_parts`], where somebody else says how large it is, and there may be no memory for a copy.
+    ///
+    /// # Errors
+    /// [`TryReserveError`].
+    ///
+    /// # Safety
+    /// As [`Message::from_parts`].
+    #[doc(hidden)]
+    pub unsafe fn try_from_parts(
+        owner: impl Any + Send + Sync,
+        parts: Vec<(*mut u8, usize)>,
+    ) -> Result<Self, TryReserveError> {
+        let (gathered, is_copied) = Gathered::of(owner, parts);
+        if !is_copied {
+            return Ok(Self::gathered(gathered));
+        }
+        let mut whole = Vec::new();
+        whole.try_reserve_exact(gathered.capacity)?;
+        Ok(Self::from_vec(gathered.copied_into(whole)))
+    }
+
+    fn gathered(gathered: Gathered) -> Self {
+        Self { len: gathered.capacity, memory: Memory::Gathered(Box::new(gathered)) }
     }
 
     /// The bytes that count, in order, as they lie: one slice, but for [`Message::gather`].

@@ -501,6 +501,17 @@ fn terms_that_cannot_be_kept_are_refused_with_the_message() {
 }
 
 #[test]
+#[allow(clippy::reversed_empty_ranges, reason = "that is what is none")]
+fn an_empty_critical_range_is_none_wherever_it_lies() {
+    let (sender, _receiver) = pair(&options());
+    let contract = || Contract::new().loss_percent(5.0).critical(0..10);
+    for empty in [0..0, 50..50, 50..5, 1000..1000, 2000..2000, 3000..7, u64::MAX..u64::MAX] {
+        let frame = Frame::from(data(1000, 1)).with_contract(contract().critical(empty.clone()));
+        assert!(sender.send(frame).is_ok(), "{empty:?}");
+    }
+}
+
+#[test]
 fn frames_say_their_own_packets_and_windows() {
     let (sender, receiver) = pair(&options());
     let contract = Contract::new().loss_percent(10.0).run_bytes(5000);

@@ -27,7 +27,7 @@
  *                   service
  *     EADDRNOTAVAIL a host without an address, or an address that is not of this host
  *     EBADF         a handle that was closed or freed, of another kind, of a parent process, or none at all
- *     EAGAIN        nothing has happened within the time that was given, or there is no room now; nothing is lost by it
+ *     EAGAIN        nothing has happened in the time that was given, or there is no room or no thread now; nothing is lost by it
  *     ECANCELED     another thread has closed what was waited on
  *     ENOTSUP       the method, or the service, cannot do this
  *     EMSGSIZE      a message is too long
@@ -674,9 +674,9 @@ int pinnace_close(pinnace_connection_t *connection,
  * Sends a message: `length` bytes at `data`, which are copied, so they are yours when the call returns. It waits while the
  * method's queue is full, and not until the message has arrived: pinnace_flush and pinnace_close do.
  *
- * Returns 0; or -1 if `length` is more than 4,294,967,295, or than can be sent (EMSGSIZE), the connection was closed at this
- * end, or the peer has closed and takes nothing any more (EPIPE), it has one direction, which is the other (ENOTSUP), the peer
- * has broken off (ECONNRESET), or does not answer any more (ETIMEDOUT).
+ * Returns 0; or -1 if `length` is more than 4,294,967,295, or than can be sent (EMSGSIZE), or than there is memory (ENOMEM), the
+ * connection was closed at this end, or the peer has closed and takes nothing any more (EPIPE), it has one direction, which is
+ * the other (ENOTSUP), the peer has broken off (ECONNRESET), or does not answer any more (ETIMEDOUT).
  */
 int pinnace_send(pinnace_connection_t *connection,
                  const void *data,

@@ -216,7 +216,7 @@ int qb_open(const char *name,
 /**
  * Closes a pool: the other end reads what was written, and then the end. Buffers that you still have go back to the pool, and
  * their addresses are good for nothing any more; those that a socket of QMP's sends, or a handle holds, stay until they are
- * freed.
+ * freed. A thread that waits in qb_read or qb_write returns (ECANCELED).
  *
  * Returns 0, or -1: EBADF.
  *
@@ -254,7 +254,8 @@ int qb_free(int fd, void *p);
  * Returns `len`, or -1, and it is still yours: EAGAIN: no room now; EINVAL: no buffer of this pool begins there, or `len` is
  * 0; EPERM: it was passed on, or freed; EMSGSIZE: it is not as long; EOPNOTSUPP: a socket without a pool; ENOTCONN: nobody
  * is at the other end; EBADF. Or -1, and it is freed: EPIPE: the other end is closed (the first call after that may go without
- * notice, as with any socket); and what else qmp_send says of the connection.
+ * notice, as with any socket); ECANCELED: another thread closed the pool meanwhile; and what else qmp_send says of the
+ * connection.
  *
  *     if (qb_write(fd, data, size) < 0 && errno == EAGAIN)
  *         ...
@@ -270,7 +271,8 @@ ssize_t qb_write(int fd,
  *
  * Returns how many bytes, which is `*len` as well; 0 at the end, with NULL at `*p`; or -1: EAGAIN: nothing is there; ENOMEM:
  * the pool is empty; ECONNABORTED: the other end wrote what cannot be, and the channel is closed; EOPNOTSUPP: a socket
- * without a pool; ENOTCONN: nobody is at the other end; EFAULT: a pointer is NULL; EBADF; and what else qmp_recv says.
+ * without a pool; ENOTCONN: nobody is at the other end; ECANCELED: another thread closed the pool meanwhile; EFAULT: a
+ * pointer is NULL; EBADF; and what else qmp_recv says.
  *
  *     void *data;
  *     size_t size;

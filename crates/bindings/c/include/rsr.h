@@ -20,7 +20,7 @@
  *                                                           fputs(rsr_error(), stderr);
  *
  * An endpoint owns handlers. A startpoint refers to an endpoint, and lists the methods by which it can be reached: `local`,
- * `vrp`, `zcrp`; it can be written as text, and put into a buffer. Where the method can lose a part of a request, the
+ * `vrp`, `zcrp`, `pinnace`; it can be written as text, and put into a buffer. Where the method can lose a part of a request, the
  * buffer says what may be lost, and the handler is told what was: rsr_request_get_... fails with ENODATA then.
  *
  * Endpoints, startpoints and rsr_send may be used by any thread; a buffer, and a request, by one at a time. What fails says
@@ -276,7 +276,7 @@ int rsr_buffer_begin_critical(rsr_buffer_t *buffer);
 int rsr_buffer_end_critical(rsr_buffer_t *buffer);
 
 /**
- * Puts bytes, and before them their number.
+ * Puts bytes, and before them their number. Fails if there is no memory for them (ENOMEM), as do strings and arrays.
  */
 int rsr_buffer_put_bytes(rsr_buffer_t *buffer, const void *data, size_t size);
 

@@ -29,6 +29,7 @@ impl From<&io::Error> for Errno {
             Kind::BrokenPipe => libc::EPIPE,
             Kind::TimedOut => libc::ETIMEDOUT,
             Kind::Unsupported => libc::ENOTSUP,
+            Kind::OutOfMemory => libc::ENOMEM,
             _ => libc::EIO,
         }))
     }

@@ -16,6 +16,14 @@ pub(crate) unsafe fn text<'a>(string: *const c_char) -> Result<&'a str, Failure>
     unsafe { CStr::from_ptr(string) }.to_str().map_err(|_| Errno(libc::EINVAL).into())
 }
 
+/// A copy of C's bytes. C may ask for more than there is memory for, and is told so: the process goes on.
+pub(crate) fn copied(bytes: &[u8]) -> Result<Vec<u8>, Errno> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(bytes.len()).map_err(|_| Errno(libc::ENOMEM))?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
+
 /// Writes to a place of C's, if there is one.
 ///
 /// # Safety

@@ -83,6 +83,16 @@ fn every_error_is_told() {
 }
 
 #[test]
+fn what_is_too_long_is_not_copied() {
+    check_c("a1_huge.c", "nothing was copied\n");
+}
+
+#[test]
+fn sockets_that_are_closed_while_threads_wait() {
+    check_c("a1_closed.c", "who waits is told of the end\n");
+}
+
+#[test]
 fn the_example_casts_and_listens() {
     check(&examples().join("a1.c"), "-std=c99", "pictures to 3 sinks");
 }

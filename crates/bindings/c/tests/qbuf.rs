@@ -64,6 +64,11 @@ fn a_peer_that_dies_while_nobody_waits() {
 }
 
 #[test]
+fn a_pool_that_is_closed_while_threads_wait() {
+    check_c("qbuf_close.c", "who waits is told of the end\n");
+}
+
+#[test]
 fn a_peer_that_dies() {
     check_c("qbuf_death.c", "nothing is lost when a peer dies\n");
 }

@@ -29,6 +29,11 @@ fn every_error_is_told() {
 }
 
 #[test]
+fn what_there_is_no_memory_for_is_an_error() {
+    check_c("rsr_huge.c", "nothing was copied\n");
+}
+
+#[test]
 fn a_handler_in_c_is_told_the_holes() {
     check_c("rsr_holes.c", "both ends know the holes\n");
 }

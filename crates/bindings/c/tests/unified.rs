@@ -83,6 +83,16 @@ fn what_is_misused_is_an_error() {
 }
 
 #[test]
+fn what_is_too_long_is_not_copied() {
+    program("unified_huge.c", &["nothing was copied\n"]);
+}
+
+#[test]
+fn nobody_listens_where_many_hosts_are() {
+    program("unified_many_hosts.c", &["nobody listens there\n"]);
+}
+
+#[test]
 fn whoever_is_gone_is_told_by_the_same_number_whatever_the_method() {
     program("unified_gone.c", &["all say the same\n"]);
 }

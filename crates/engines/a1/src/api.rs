@@ -89,15 +89,16 @@ impl A1 {
         }
     }
 
-    /// Queues a message; returns the ticket that [`Event::Sent`](crate::Event::Sent) names.
+    /// Whether [`send`](Self::send) would take a message of `len` bytes now: for who has to copy it before.
     ///
     /// # Errors
-    /// [`Refused::Full`]: [`Event::Writable`](crate::Event::Writable) follows; [`Refused::TooLarge`],
-    /// [`Refused::NotConnected`], [`Refused::NoConnection`], [`Refused::Sink`]. Nothing is queued then.
-    //= A-16
-    //= A-20
-    pub fn send(&mut self, now: Time, connection: ConnectionId, output: Output) -> Result<u64, Refused> {
-        let ticket = self.shared.next_ticket();
+    /// As [`send`](Self::send).
+    pub fn check_send(&mut self, connection: ConnectionId, len: u64) -> Result<(), Refused> {
+        self.admitting(connection, len).map(drop)
+    }
+
+    /// The connection, if it takes a message of `len` bytes now.
+    fn admitting(&mut self, connection: ConnectionId, len: u64) -> Result<&mut Connection, Refused> {
         let found = self.live(connection)?;
         if found.phase == Phase::Opening || found.phase == Phase::Joining {
             return Err(Refused::NotConnected);
@@ -108,6 +109,27 @@ impl A1 {
         if found.cast.is_some() {
             return Err(Refused::Sink);
         }
+        let most = most_bytes(found.outgoing.terms());
+        if len > most {
+            return Err(Refused::TooLarge { most });
+        }
+        if found.outgoing.is_full() {
+            found.wants_room = true;
+            return Err(Refused::Full);
+        }
+        Ok(found)
+    }
+
+    /// Queues a message; returns the ticket that [`Event::Sent`](crate::Event::Sent) names.
+    ///
+    /// # Errors
+    /// [`Refused::Full`]: [`Event::Writable`](crate::Event::Writable) follows; [`Refused::TooLarge`],
+    /// [`Refused::NotConnected`], [`Refused::NoConnection`], [`Refused::Sink`]. Nothing is queued then.
+    //= A-16
+    //= A-20
+    pub fn send(&mut self, now: Time, connection: ConnectionId, output: Output) -> Result<u64, Refused> {
+        let ticket = self.shared.next_ticket();
+        let found = self.admitting(connection, output.len)?;
         let deadline = output.deadline.or_else(|| found.deadline(now));
         let Output { buffer, offset, len, .. } = output;
         match found.outgoing.queue(&Message { ticket, buffer, offset, len, deadline }) {

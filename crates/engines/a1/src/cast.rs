@@ -201,6 +201,16 @@ impl A1 {
         Ok(ConnectionId(key))
     }
 
+    /// Whether a message of `len` bytes can be [sent](Self::cast_send) at all, room or not: for who has to copy it before.
+    ///
+    /// # Errors
+    /// As [`cast_send`](Self::cast_send), without [`Refused::Full`].
+    pub fn check_cast_send(&self, id: CastId, len: u64) -> Result<(), Refused> {
+        let cast = self.casts.get(&id).filter(|cast| !cast.is_ending).ok_or(Refused::NoConnection)?;
+        let most = cast.most_bytes(&self.connections).ok_or(Refused::NotConnected)?;
+        if len > most { Err(Refused::TooLarge { most }) } else { Ok(()) }
+    }
+
     /// Sends a message to all sinks of a set that have answered; returns the ticket that [`Event::Cast`] names.
     ///
     /// # Errors
@@ -209,14 +219,8 @@ impl A1 {
     //= A-15
     //= A-16
     pub fn cast_send(&mut self, now: Time, id: CastId, output: Output) -> Result<u64, Refused> {
-        let Some(cast) = self.casts.get_mut(&id).filter(|cast| !cast.is_ending) else {
-            return Err(Refused::NoConnection);
-        };
-        let most = cast.most_bytes(&self.connections);
-        let most = most.ok_or(Refused::NotConnected)?;
-        if output.len > most {
-            return Err(Refused::TooLarge { most });
-        }
+        self.check_cast_send(id, output.len)?;
+        let Some(cast) = self.casts.get_mut(&id) else { return Err(Refused::NoConnection) };
         let blocked_on = cast.blocked_on;
         let behind = cast.behind(&self.connections);
         let (is_full, late) = cast.look_for_room(now, behind, &mut self.connections, &mut self.shared);

@@ -141,6 +141,31 @@ fn all_congestion_controllers_carry_it() {
     }
 }
 
+//= A-16 test
+#[test]
+fn who_copies_asks_before_what_sending_would_say() {
+    let qos = Qos { largest_sent: 1000, largest_received: 1000, outstanding: 2, ..reliable() };
+    let client = Program::new(
+        move |now, core, host| {
+            core.open(now, host, SERVER, qos);
+        },
+        |now, event, core, host| {
+            let Event::Connected { connection } = *event else { return };
+            let mut ask = |len| host.call(|engine| engine.check_send(connection, len));
+            assert_eq!(ask(1001), Err(Refused::TooLarge { most: 1000 }));
+            assert_eq!((ask(0), ask(1000), ask(1000)), (Ok(()), Ok(()), Ok(())), "to ask takes no room");
+            core.put(now, host, connection, vec![pattern(1000, 1), pattern(1000, 2)]);
+            let mut ask = |len| host.call(|engine| engine.check_send(connection, len));
+            assert_eq!((ask(1000), ask(1001)), (Err(Refused::Full), Err(Refused::TooLarge { most: 1000 })));
+            core.close(now, host, connection, LINGER);
+            assert_eq!(host.call(|engine| engine.check_send(connection, 1)), Err(Refused::NoConnection));
+        },
+    );
+    let mut world = world(401, qos, "delay=2ms", Program::listening(vec![], None), client);
+    quiet(&mut world);
+    assert!(seen(&world, SERVER).messages == [pattern(1000, 1), pattern(1000, 2)]);
+}
+
 //= A-10, A-20 test
 #[test]
 fn a_message_has_65_535_blocks_at_most() {

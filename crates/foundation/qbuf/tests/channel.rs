@@ -439,6 +439,15 @@ fn who_only_looks_disarms_nobody() {
     assert!(is_rung(&here));
 }
 
+#[test]
+fn who_sleeps_is_woken_from_this_side_as_well() {
+    let Pair { mut here, there: _there, .. } = pair(4);
+    assert!(!here.arm(Interest::Readable).unwrap() && !is_rung(&here));
+    here.wake();
+    assert!(is_rung(&here));
+    assert!(!here.arm(Interest::Readable).unwrap() && !is_rung(&here), "there was nothing to read");
+}
+
 fn is_rung(channel: &Channel) -> bool {
     let mut fds = [rustix::event::PollFd::from_borrowed_fd(channel.readable_fd(), rustix::event::PollFlags::IN)];
     let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -100,8 +100,16 @@ pub(super) fn queue(
     }
 }
 
-/// Queues a copy, in storage of the socket's.
+/// Queues a copy, in storage of the socket's. It is not made before it is known that it can be sent: it may be large, and
+/// others wait meanwhile.
 pub(super) fn copy(call: &mut Call<'_>, way: Way, bytes: &[u8]) -> Result<(), Unsendable<()>> {
+    let may_be_sent = match way {
+        Way::One(_, id) => call.engine.check_send(id, bytes.len() as u64),
+        Way::Many(cast) => call.engine.check_cast_send(cast, bytes.len() as u64),
+    };
+    if let Err(refused) = may_be_sent {
+        return Err(unqueued(call, way, (), refused));
+    }
     let Some(buffer) = call.memory.allocate_copy(bytes) else {
         let error = Error::io("cannot copy bytes", io::ErrorKind::OutOfMemory.into());
         return Err(Unqueued { message: (), error, full_at: None });

@@ -111,6 +111,16 @@ pub(crate) fn qos_of(service: &Service) -> Qos {
     qos
 }
 
+/// What a connection says to a message of so many bytes that is longer than was agreed.
+pub(super) fn check_length(connection: &Connection, bytes: u64) -> Result<(), Error> {
+    // So few need no look behind the lock.
+    let most = if bytes > LEAST { connection.qos().ok().map(|qos| qos.largest_sent.into()) } else { None };
+    match most {
+        Some(most) if bytes > most => Err(Error::CallRefused(Refused::TooLarge { most })),
+        _ => Ok(()),
+    }
+}
+
 /// How many messages of this size may be under way: the window has less than 2^20 blocks, of which one message has at most
 /// 65,535, and is taken to have one a kibibyte.
 fn outstanding(largest: u32) -> u32 {
@@ -275,6 +285,10 @@ impl Carry for A1 {
     async fn send_async(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
         let (message, _about) = self.may_send(message)?;
         Ok(Sending::A1(self.connection.send_unless_async(message, &self.is_over).await?))
+    }
+
+    fn check_length(&self, bytes: u64) -> Result<(), Error> {
+        check_length(&self.connection, bytes)
     }
 
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {

@@ -7,6 +7,7 @@
 //= A-15
 
 use super::a1::ANSWERS;
+use super::a1::check_length;
 use super::{Carry, Received, ReceivedInto, Sending, Special, at_most, most_of, qos_of};
 use crate::a1::{Failure, Full, Qos, Refused, Sink, Socket};
 use crate::attempts::Attempts;
@@ -275,6 +276,12 @@ impl Carry for Cast {
 
     async fn send_async(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
         self.sent(self.socket.send_unless_async(message, &self.is_over).await)
+    }
+
+    fn check_length(&self, bytes: u64) -> Result<(), Error> {
+        // All of them have been offered the same.
+        let first = self.lock().first().map(|receiver| receiver.sink.clone());
+        first.map_or(Ok(()), |sink| check_length(sink.connection(), bytes))
     }
 
     fn check_receives(&self) -> Result<(), Error> {

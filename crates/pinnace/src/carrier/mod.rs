@@ -105,6 +105,11 @@ pub(crate) trait Carry: Sync {
         special: Option<&Special>,
     ) -> impl Future<Output = Result<Sending, Unsent>> + Send;
 
+    /// Why a message of so many bytes will not be sent. Methods without a limit of their own need not say.
+    fn check_length(&self, _bytes: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// The next message, `None` at the end; [`Error::Timeout`] when the deadline has passed.
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error>;
 
@@ -245,6 +250,10 @@ impl Carry for Carrier {
 
     async fn send_async(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {
         each!(self, carrier => carrier.send_async(message, special).await)
+    }
+
+    fn check_length(&self, bytes: u64) -> Result<(), Error> {
+        each!(self, carrier => carrier.check_length(bytes))
     }
 
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {

@@ -227,17 +227,26 @@ impl Connection {
         self.begun(bytes, self.carrier.send_async(message, special.map(PerMessage::special)).await)
     }
 
+    /// Why a message of so many bytes cannot be sent, as far as that is known without it: for whoever has to copy it first.
+    #[doc(hidden)]
+    pub fn check_send(&self, bytes: u64) -> Result<(), Error> {
+        self.check_begin(bytes)?;
+        self.carrier.check_length(bytes).map_err(|error| self.explained(error))
+    }
+
+    fn check_begin(&self, bytes: u64) -> Result<(), ConnectionError> {
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(ConnectionError::Closed);
+        }
+        self.check_known()?;
+        let most = self.largest();
+        if bytes > most { Err(ConnectionError::MessageTooLong { bytes, most }) } else { Ok(()) }
+    }
+
     /// The message, if it can be sent so.
     fn may_send(&self, message: Message, special: Option<&PerMessage>) -> Result<Message, Unsent> {
-        if self.is_closed.load(Ordering::Relaxed) {
-            return Err(Unsent::new(message, ConnectionError::Closed));
-        }
-        if let Err(gone) = self.check_known() {
-            return Err(Unsent::new(message, gone));
-        }
-        let (bytes, most) = (message.len() as u64, self.largest());
-        if bytes > most {
-            return Err(Unsent::new(message, ConnectionError::MessageTooLong { bytes, most }));
+        if let Err(error) = self.check_begin(message.len() as u64) {
+            return Err(Unsent::new(message, error));
         }
         let check = |special: &PerMessage| {
             special.check(self.method, || self.current().priority, || self.carrier.repeats_nothing())

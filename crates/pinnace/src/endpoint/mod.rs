@@ -29,7 +29,7 @@ use crate::rendezvous::{client, server::Server};
 use crate::service::{Place, Service, Uri, check_address};
 use std::future::poll_fn;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
@@ -67,7 +67,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`ConnectionError::Malformed`] if a text is no address, with what is possible; otherwise if it does not resolve or cannot
-    /// be bound: it may be taken.
+    /// be bound: it may be taken, or that of a group.
     pub fn bind(address: impl BindAddress) -> Result<Self, Error> {
         Self::bind_with(address, &EndpointOptions::default())
     }
@@ -78,6 +78,12 @@ impl Endpoint {
     /// As [`Endpoint::bind`].
     pub fn bind_with(address: impl BindAddress, options: &EndpointOptions) -> Result<Self, Error> {
         let address = *address.addresses()?.first().ok_or_else(|| no_address("the address"))?;
+        let ip = address.ip().to_canonical();
+        if ip.is_multicast() || ip == Ipv4Addr::BROADCAST {
+            // The system binds a socket there, to which nobody can connect.
+            let why = "many hosts have it: listen at an address of this one";
+            return Err(Error::listen(address, io::Error::new(io::ErrorKind::AddrNotAvailable, why)));
+        }
         let server = Some(Server::start(address, options)?);
         Ok(Self { inner: Arc::new(Inner { options: options.clone(), server }) })
     }

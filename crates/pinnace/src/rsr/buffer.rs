@@ -12,6 +12,7 @@ use super::method::{Contract, Parcel};
 use super::number::{Number, for_every_number};
 use super::{ByteOrder, Startpoint};
 use pinnace_core::IntervalSet;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -174,6 +175,25 @@ impl Buffer {
         self.critical(|buffer| {
             buffer.put_bytes(&startpoint.to_bytes());
         })
+    }
+
+    /// Makes room for `bytes` more, if a request can have so many: putting them then does not end the program for want of memory.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::OutOfMemory`]; nothing has changed.
+    pub fn try_reserve(&mut self, bytes: usize) -> io::Result<()> {
+        let before = self.bytes.len();
+        if self.overflow || before.checked_add(bytes).is_none_or(|len| len > MOST_BYTES) {
+            return Ok(());
+        }
+        if let Some(own) = Arc::get_mut(&mut self.bytes) {
+            return Ok(own.try_reserve(bytes)?);
+        }
+        let mut own = Vec::new();
+        own.try_reserve_exact(before + bytes)?;
+        own.extend_from_slice(&self.bytes);
+        self.bytes = Arc::new(own);
+        Ok(())
     }
 
     fn room(&mut self, bytes: usize) -> Option<&mut Vec<u8>> {

@@ -80,7 +80,10 @@ impl Contract {
     /// touch).
     #[must_use]
     pub fn critical(mut self, bytes: Range<u64>) -> Self {
-        self.critical.push(bytes);
+        // The engine refuses what is empty where it cannot be, or ends before it begins.
+        if !bytes.is_empty() {
+            self.critical.push(bytes);
+        }
         self
     }
 

@@ -222,7 +222,8 @@ pub extern "C" fn a1_listen(s: c_int, backlog: c_int) -> c_int {
 /// a1_map_host has not named), `status` what is known of it; both may be NULL. The new socket sends to that peer, and receives
 /// from it; a1_close it. It goes on when the listening one is closed.
 ///
-/// Returns its number, or -EAGAIN: nobody is there; -EINVAL: the socket does not listen, or other flags; -EMFILE; -EBADF.
+/// Returns its number, or -EAGAIN: nobody is there; -EINVAL: the socket does not listen, or another thread has closed it
+/// meanwhile, or other flags; -EMFILE; -EBADF.
 ///
 ///     uint64_t peer;
 ///     int c = a1_accept(s, &peer, 0, NULL);
@@ -287,9 +288,10 @@ pub extern "C" fn a1_remove_sink(s: c_int, addr: u64) -> c_int {
 /// A1_WINDOW_FULL, A1_RATE_EXCEEDED, or both. A sink that dies does not stop the others; A1_PEER_CLOSED and A1_ABORTED tell that one
 /// has ended, until it is removed. `status` may be NULL.
 ///
-/// Returns `len`, or -EAGAIN; -EMSGSIZE: longer than the largest message, or more than 65535 blocks; -ENOTCONN: there is no
-/// sink; -EPIPE: the peer (or the last sink) has closed; -ECONNRESET, -ETIMEDOUT, -ECONNABORTED: it was aborted; -EINVAL: other
-/// flags; -EFAULT: `buf` is NULL, and `len` not 0; -EBADF.
+/// Returns `len`, or -EAGAIN; -EMSGSIZE: longer than the largest message, or more than 65535 blocks; -ENOMEM: there is no
+/// memory for the copy; -ENOTCONN: there is no sink, or another thread has closed the socket meanwhile; -EPIPE: the peer (or the
+/// last sink) has closed; -ECONNRESET, -ETIMEDOUT, -ECONNABORTED: it was aborted; -EINVAL: other flags; -EFAULT: `buf` is NULL, and
+/// `len` not 0; -EBADF.
 ///
 ///     uint32_t status;
 ///     if (a1_send(s, data, size, A1_DONTWAIT, &status) == -EAGAIN && (status & A1_WINDOW_FULL))

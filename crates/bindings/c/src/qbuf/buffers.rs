@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -44,6 +45,8 @@ pub(crate) struct Buffers {
 #[derive(Debug)]
 struct End {
     channel: Mutex<Channel>,
+    /// C has closed it. Set and read with the lock, so that nobody falls asleep behind it.
+    is_closed: AtomicBool,
     /// Readable when the channel says so: a duplicate, to sleep on without the lock.
     bell: OwnedFd,
 }
@@ -51,6 +54,21 @@ struct End {
 impl End {
     fn lock(&self) -> MutexGuard<'_, Channel> {
         self.channel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The channel, unless C has closed it meanwhile.
+    fn lock_open(&self) -> Result<MutexGuard<'_, Channel>, Errno> {
+        let channel = self.lock();
+        if self.is_closed.load(Ordering::Relaxed) { Err(Errno(libc::ECANCELED)) } else { Ok(channel) }
+    }
+
+    /// Says to the other end that nothing more comes, and wakes who waits here: each of them has the channel, and while one
+    /// has it, it is not dropped.
+    fn close(&self) {
+        let mut channel = self.lock();
+        self.is_closed.store(true, Ordering::Relaxed);
+        channel.finish();
+        channel.wake();
     }
 
     /// Looks now and then whether the process at the other end lives. True: it has died, and the channel is closed.
@@ -92,7 +110,7 @@ impl Buffers {
         let buffers = Self {
             number,
             pool,
-            channel: Some(Arc::new(End { channel: Mutex::new(channel), bell })),
+            channel: Some(Arc::new(End { channel: Mutex::new(channel), is_closed: AtomicBool::new(false), bell })),
             is_blocking: how.is_blocking,
             spin: how.spin,
         };
@@ -111,6 +129,13 @@ impl Buffers {
         &self.pool
     }
 
+    /// C has closed it; the rest is done when nobody uses it any more.
+    pub(super) fn close(&self) {
+        if let Some(end) = &self.channel {
+            end.close();
+        }
+    }
+
     pub(super) fn free(&self, pointer: NonNull<u8>) -> Result<(), Errno> {
         claim(&self.pool, pointer).map(drop)
     }
@@ -126,7 +151,7 @@ impl Buffers {
         let mut qbuf = claim_to_pass(&self.pool, pointer, len)?;
         end.misses_the_dead(&self.pool);
         loop {
-            match end.lock().try_send(qbuf) {
+            match end.lock_open()?.try_send(qbuf) {
                 Ok(()) => return Ok(()),
                 Err(Rejected::Full(back)) => qbuf = back,
                 // It is freed.
@@ -137,9 +162,14 @@ impl Buffers {
                 }
             }
             let waited = if self.is_blocking { self.wait(end, Interest::Writable) } else { Err(Errno(libc::EAGAIN)) };
-            if let Err(error) = waited {
-                give(qbuf);
-                return Err(error);
+            match waited {
+                Ok(()) => {}
+                // It is freed, as all that the pool's number had is.
+                Err(Errno(libc::ECANCELED)) => return waited,
+                Err(error) => {
+                    give(qbuf);
+                    return Err(error);
+                }
             }
         }
     }
@@ -149,7 +179,7 @@ impl Buffers {
     pub(super) fn read(&self) -> Result<Option<Qbuf>, Errno> {
         let end = self.end()?;
         loop {
-            let received = end.lock().try_recv();
+            let received = end.lock_open()?.try_recv();
             match received {
                 Ok(Some(Received::Qbuf(qbuf))) => return Ok(Some(qbuf)),
                 Ok(Some(Received::Inline(bytes))) => {
@@ -182,15 +212,15 @@ impl Buffers {
         while begin.elapsed() < self.spin {
             let now = Some(Instant::now());
             let ready = match interest {
-                Interest::Writable => end.lock().wait_writable(Duration::ZERO, now),
-                _ => end.lock().wait_readable(Duration::ZERO, now),
+                Interest::Writable => end.lock_open()?.wait_writable(Duration::ZERO, now),
+                _ => end.lock_open()?.wait_readable(Duration::ZERO, now),
             };
             if ready.unwrap_or(true) {
                 return Ok(());
             }
         }
         let (is_ready, sleeper) = {
-            let mut channel = end.lock();
+            let mut channel = end.lock_open()?;
             (channel.arm(interest), channel.begin_sleep())
         };
         if is_ready.map_err(|error| Errno::from(&io::Error::from(error))).or_else(of_corrupt)? {

@@ -88,7 +88,12 @@ pub unsafe extern "C" fn rsr_buffer_end_critical(buffer: *mut rsr_buffer_t) -> c
     })
 }
 
-/// Puts bytes, and before them their number.
+/// Room for so many bytes, and their number before them.
+fn reserve(buffer: &mut Buffer, bytes: usize) -> Result<(), Failure> {
+    Ok(buffer.try_reserve(bytes.saturating_add(size_of::<u32>())).map_err(|error| Errno::from(&error))?)
+}
+
+/// Puts bytes, and before them their number. Fails if there is no memory for them (ENOMEM), as do strings and arrays.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsr_buffer_put_bytes(buffer: *mut rsr_buffer_t, data: *const c_void, size: usize) -> c_int {
     // SAFETY: C promises a buffer, and so many bytes.
@@ -101,6 +106,7 @@ pub unsafe extern "C" fn rsr_buffer_put_str(buffer: *mut rsr_buffer_t, string: *
     guard(-1, || {
         // SAFETY: C promises a buffer, and a string.
         let (buffer, text) = unsafe { (some(buffer)?, text(string)?) };
+        reserve(&mut buffer.buffer, text.len())?;
         buffer.buffer.put_str(text);
         Ok(0)
     })
@@ -226,6 +232,7 @@ unsafe fn put_array<T>(
             // SAFETY: the caller's promise.
             (false, _) => unsafe { std::slice::from_raw_parts(values, count) },
         };
+        reserve(&mut buffer.buffer, size_of_val(values))?;
         put(&mut buffer.buffer, values);
         Ok(0)
     })

@@ -5,7 +5,7 @@
 use super::abi::find;
 use super::handles;
 use super::line::Line;
-use super::sending::copied;
+use super::sending::{bytes, copied};
 use super::types::{self, pinnace_connection_t, pinnace_range, pinnace_received};
 use crate::errors::{Failure, told};
 use libc::{c_int, c_void};
@@ -222,10 +222,10 @@ pub unsafe extern "C" fn pinnace_transact(
         // SAFETY: C promises one of its size, and memory to read.
         let request = unsafe {
             check(received)?;
-            copied(request, length)?
+            bytes(request, length)?
         };
         let line: Arc<Line> = find(connection)?;
-        let response = line.transact(request, timeout_ms)?;
+        let response = line.transact(copied(&line, request)?, timeout_ms)?;
         // SAFETY: checked above.
         unsafe { hand_out_message(received, response) }.map(|()| 0)
     })

@@ -10,7 +10,8 @@ use super::types::{
     self, PINNACE_DONT_WAIT, PINNACE_OWN_CONTRACT, pinnace_completion, pinnace_connection_t, pinnace_delivery_t,
     pinnace_range, pinnace_send_options,
 };
-use crate::errors::{Failure, told};
+use crate::errors::{Errno, Failure, told};
+use crate::pointers;
 use libc::{c_int, c_void, iovec};
 use pinnace::vrp::Contract;
 use pinnace::{Delivery, Message, PerMessage, Unsent};
@@ -34,20 +35,17 @@ fn invalid(text: impl Into<String>) -> Failure {
     Failure::new(libc::EINVAL, text)
 }
 
-/// A copy of C's bytes.
-///
-/// # Safety
-/// It is null, or may be read, `length` bytes.
-pub(super) unsafe fn copied(data: *const c_void, length: usize) -> Result<Message, Failure> {
-    // SAFETY: the caller's promise.
-    Ok(Message::from_vec(unsafe { bytes(data, length)? }.to_vec()))
+/// A copy of C's bytes, to be sent there: not made before it is known that so many may be.
+pub(super) fn copied(line: &Line, bytes: &[u8]) -> Result<Message, Failure> {
+    line.connection.check_send(bytes.len() as u64).map_err(|error| line.failed(error))?;
+    Ok(Message::from_vec(pointers::copied(bytes)?))
 }
 
 /// Bytes of C's.
 ///
 /// # Safety
 /// It is null, or may be read, `length` bytes, as long as the result is used.
-unsafe fn bytes<'a>(data: *const c_void, length: usize) -> Result<&'a [u8], Failure> {
+pub(super) unsafe fn bytes<'a>(data: *const c_void, length: usize) -> Result<&'a [u8], Failure> {
     if length == 0 {
         return Ok(&[]);
     }
@@ -148,7 +146,7 @@ unsafe fn send_copied(
     told(-1, || {
         let line: Arc<Line> = find(connection)?;
         // SAFETY: the caller's promise.
-        let message = unsafe { copied(data, length)? };
+        let message = copied(&line, unsafe { bytes(data, length)? })?;
         drop(send(&line, message).map_err(|unsent| line.failed(unsent.error))?);
         Ok(0)
     })
@@ -157,9 +155,9 @@ unsafe fn send_copied(
 /// Sends a message: `length` bytes at `data`, which are copied, so they are yours when the call returns. It waits while the
 /// method's queue is full, and not until the message has arrived: pinnace_flush and pinnace_close do.
 ///
-/// Returns 0; or -1 if `length` is more than 4,294,967,295, or than can be sent (EMSGSIZE), the connection was closed at this
-/// end, or the peer has closed and takes nothing any more (EPIPE), it has one direction, which is the other (ENOTSUP), the peer
-/// has broken off (ECONNRESET), or does not answer any more (ETIMEDOUT).
+/// Returns 0; or -1 if `length` is more than 4,294,967,295, or than can be sent (EMSGSIZE), or than there is memory (ENOMEM), the
+/// connection was closed at this end, or the peer has closed and takes nothing any more (EPIPE), it has one direction, which is
+/// the other (ENOTSUP), the peer has broken off (ECONNRESET), or does not answer any more (ETIMEDOUT).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pinnace_send(
     connection: *mut pinnace_connection_t,
@@ -223,8 +221,12 @@ pub unsafe extern "C" fn pinnace_sendv(
         let freed = Arc::new(Freed::default());
         // SAFETY: C promises the parts.
         let parts = unsafe { gathered(parts, count)? };
+        // Many parts are copied at once.
+        let length: usize = parts.iter().map(|(_, length)| length).sum();
+        line.connection.check_send(length as u64).map_err(|error| line.failed(error))?;
         // SAFETY: C promises the memory until the completion, which is not told before the lease is over.
-        let message = unsafe { Message::from_parts(freed.lease(), parts) };
+        let message = unsafe { Message::try_from_parts(freed.lease(), parts) };
+        let message = message.map_err(|_| Errno(libc::ENOMEM))?;
         let must_not_wait = options.is_some_and(|options| options.flags & PINNACE_DONT_WAIT != 0);
         let sent = match (&special, must_not_wait) {
             (Some(special), false) => line.connection.send_with(message, special),

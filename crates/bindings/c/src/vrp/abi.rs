@@ -181,8 +181,8 @@ pub unsafe extern "C" fn vrp_outgoing_read_callback(fd: c_int, outgoing: vrp_out
 /// Sends a frame, and returns when it has arrived within its contract. Any number of threads may send on one endpoint, also
 /// the same buffer: their frames travel side by side.
 ///
-/// Returns 0, or -1 if the receiver has no room, or is closed (ECONNREFUSED), nothing was heard of it for 5 s (ETIMEDOUT), it
-/// answered what cannot be (EPROTO), the frame is too large, or has too many critical parts for a header (EMSGSIZE), the
+/// Returns 0, or -1 if the receiver has no room, or is closed meanwhile (ECONNREFUSED), nothing was heard of it for 5 s, as of
+/// one that was closed before (ETIMEDOUT), it answered what cannot be (EPROTO), the frame is too large, or has too many critical parts for a header (EMSGSIZE), the
 /// endpoint was closed (ECANCELED), or buffer or contract are not valid (EINVAL).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vrp_outgoing_send_frame(outgoing: vrp_outgoing_t, buffer: vrp_buffer_t) -> c_int {

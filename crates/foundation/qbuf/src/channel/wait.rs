@@ -86,6 +86,12 @@ impl Channel {
         self.bell()
     }
 
+    /// Makes [`Channel::readable_fd`] readable, as the other side does: for who shares the channel with threads that sleep there,
+    /// and has something to tell them.
+    pub fn wake(&self) {
+        doorbell::ring(self.bell());
+    }
+
     /// Silences [`Channel::readable_fd`] and says to the other side that this one sleeps, so that it rings. True: do not
     /// sleep, it is ready already. An interest stays armed until it was ready; two threads may each wait for one, each with a
     /// [`Sleeper`]. A bell that rings for sleepers who have not woken up yet goes on ringing.

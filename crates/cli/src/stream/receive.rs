@@ -300,7 +300,7 @@ impl Sink {
             text += &format!("\nin time    {} younger than {millis} ms", of(self.in_time, offered));
         }
         if args.over == Carrier::Vrp {
-            text += &format!("\nholes      {}", self.losses);
+            text += &format!("\nholes      {}", self.losses.text(self.frames >= offered));
         }
         if args.expected.is_some() {
             let as_said = self.frames.saturating_sub(self.breaches);

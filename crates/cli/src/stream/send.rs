@@ -324,7 +324,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     if result.as_ref().err().is_none_or(is_there) {
         stream.say_farewell();
     }
-    if stream.ending.offered > 0 {
+    if result.is_ok() || stream.ending.offered > 0 {
         stream.report(output, seconds);
     }
     let result = if stream.refused > 0 { result.and_then(|()| Err(stream.refusal())) } else { result };
@@ -503,7 +503,9 @@ impl Stream<'_> {
 
     fn report(&self, output: &Output, seconds: f64) {
         let Ending { offered, sent, left_out, given_up } = self.ending;
-        let (fps, rate) = (sent as f64 / seconds, self.bytes as f64 * 8.0 / seconds);
+        // A source of nothing takes no time.
+        let time = seconds.max(1e-9);
+        let (fps, rate) = (sent as f64 / time, self.bytes as f64 * 8.0 / time);
         let ages = self.ages.percentiles();
         let mut text = format!(
             "sent          {} frames over {} in {seconds:.1} s, {} each\n",

@@ -433,3 +433,24 @@ fn mistakes_have_their_codes() {
     assert_eq!(differs.status.code(), Some(1), "{}", text(&differs.stderr));
     assert!(text(&differs.stderr).contains("needs the same --mode"), "{}", text(&differs.stderr));
 }
+
+/// Also when a sender was there, and had been for longer.
+#[test]
+fn who_gives_up_waiting_counts_from_what_came_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let (song, out) = (wav(folder.path(), 500), folder.path().join("out"));
+    let sink = tune(&out, &["--wait", "1"]);
+    let mut source = cast(&song, &[&sink.address], &["--loop"]);
+    // Two seconds of it.
+    wait_for_size(&out, 64_000);
+    source.kill().unwrap();
+    source.wait().unwrap();
+    let begun = Instant::now();
+    let (code, _, err) = sink.finish();
+    let took = begun.elapsed();
+    assert_eq!(code, Some(3), "{err}");
+    assert!((Duration::from_millis(900)..Duration::from_secs(4)).contains(&took), "{took:?}: {err}");
+    let said = err.lines().last().and_then(|line| line.strip_prefix("pinnace: nothing came for "));
+    let seconds: f64 = said.and_then(|said| said.split(' ').next()).and_then(|said| said.parse().ok()).expect(&err);
+    assert!((1.0..=took.as_secs_f64() + 0.5).contains(&seconds), "{took:?}: {err}");
+}

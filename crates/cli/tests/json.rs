@@ -3,7 +3,7 @@
 mod common;
 
 use common::json::{OBJECTS, check, table};
-use common::{Listening, fed, pinnace, run, text, wait, wait_until};
+use common::{Listening, fed, objects, pinnace, run, text, wait, wait_until};
 use std::path::Path;
 use std::process::{Output, Stdio};
 
@@ -185,6 +185,33 @@ fn streams_and_casts() {
     assert!(events.last().is_some_and(|last| last == "error") && code == Some(3), "{events:?} {code:?}");
     let failed = run(&["tune", "127.0.0.1:0", "--wait", "0.2", "--json"]);
     assert_eq!(ended("tune", &failed), (vec!["listening".into(), "error".into()], Some(3)));
+}
+
+/// It has done what it was asked, though that was nothing.
+#[test]
+fn a_stream_of_nothing_is_done_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = file(folder.path(), 0);
+    for over in ["vrp", "tcp"] {
+        let receiving = ["stream", "recv", "--bind", "127.0.0.1:0", "--over", over, "--json"];
+        let receiving = || Listening::start(&receiving);
+        let listening = receiving();
+        let send = |to: &str, more: &[&str]| {
+            run(&[&["stream", "send", "--source", &empty, "--over", over, "--to", to][..], more].concat())
+        };
+        let sent = send(&listening.address, &["--json"]);
+        assert_eq!(ended("stream send", &sent), (vec!["done".into()], Some(0)), "{over}");
+        let done = objects(&text(&sent.stdout)).pop().unwrap();
+        assert_eq!((&done["frames_offered"], &done["bytes"]), (&0.into(), &0.into()), "{over}");
+        assert!(done["bits_per_second"] == 0.0 && done["acknowledged_after_ms"].is_null(), "{done}");
+        let (code, out, _) = listening.finish();
+        assert_eq!((check("stream recv", &out), code), (vec!["listening".into(), "done".into()], Some(0)), "{over}");
+        let listening = receiving();
+        let sent = send(&listening.address, &[]);
+        let table = text(&sent.stdout);
+        assert!(sent.status.success() && table.starts_with("sent          0 of 0 "), "{over}: {table}");
+        assert_eq!(listening.finish().0, Some(0));
+    }
 }
 
 #[test]

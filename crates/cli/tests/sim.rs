@@ -298,6 +298,26 @@ fn the_figure_is_one() {
     assert_eq!(output.status.code(), Some(1));
 }
 
+/// The page says that the same arguments print the same bytes.
+#[test]
+fn the_book_shows_what_its_command_prints() {
+    let book =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/sim.md")).expect("the page");
+    let (_, shown) = book.split_once("```console\n$ pinnace sim ").expect("a command");
+    let (command, shown) = shown.split_once('\n').expect("what it prints");
+    let (shown, _) = shown.split_once("```").expect("its end");
+    let (arguments, figure) = command.split_once(" --plot ").expect("a figure");
+    assert_eq!(figure, "five.svg");
+    let folder = tempfile::tempdir().expect("a folder");
+    let svg = folder.path().join(figure);
+    let arguments: Vec<&str> = arguments.split(' ').chain(["--plot", svg.to_str().expect("a plain name")]).collect();
+    let output = sim(&arguments);
+    assert_eq!(String::from_utf8(output.stdout).expect("text"), shown);
+    let in_book = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/img/sim-five.svg");
+    let same = std::fs::read(in_book).expect("the book's") == std::fs::read(&svg).expect("the figure");
+    assert!(same, "docs/src/img/sim-five.svg is another one: make it anew with the command of docs/src/sim.md");
+}
+
 #[test]
 fn help_documents_the_network_language() {
     let output = sim(&["--help"]);

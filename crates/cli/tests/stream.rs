@@ -406,3 +406,72 @@ fn what_a_sink_cannot_meet_is_refused() {
     let twice = run(&["stream", "recv", "--bind", "pinnace://127.0.0.1:0?size=1KiB", "--service", "size=2KiB"]);
     assert!(twice.status.code() == Some(2) && text(&twice.stderr).contains("--service"));
 }
+
+/// A receiver has no room for them; nobody listens here, of which nothing is heard.
+#[test]
+fn frames_that_are_too_large_are_refused_before_anything_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = folder.path().join("large");
+    std::fs::create_dir(&large).unwrap();
+    std::fs::write(large.join("1"), b"small").unwrap();
+    std::fs::File::create(large.join("2")).unwrap().set_len(256 << 20).unwrap();
+    let film = folder.path().join("film");
+    std::fs::write(&film, b"YUV4MPEG2 W20000 H20000 Cmono\nFRAME\n").unwrap();
+    for (args, code) in [
+        (&["--size", "256MiB"][..], 2),
+        (&["--size", "257MiB", "--source", film.to_str().unwrap()], 2),
+        (&["--service", "size=256MiB"], 2),
+        (&["--source", "camera:20000x20000"], 2),
+        (&["--source", large.to_str().unwrap()], 1),
+        (&["--source", film.to_str().unwrap()], 1),
+    ] {
+        let output = run(&[&["stream", "send", "--to", "127.0.0.1:9"][..], args].concat());
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
+        assert!(error.contains("255 MiB") && output.stdout.is_empty(), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn what_a_receiver_refuses_is_said_and_is_no_success() {
+    use pinnace::vrp;
+    let folder = tempfile::tempdir().unwrap();
+    for (number, bytes) in [10_000, 200_000, 10_000].into_iter().enumerate() {
+        std::fs::write(folder.path().join(format!("{number}")), vec![7; bytes]).unwrap();
+    }
+    let mut options = vrp::Options::default();
+    options.limits.bytes = 100_000;
+    let send = |more: &[&str]| {
+        let receiver = vrp::Receiver::bind("127.0.0.1:0", &options).unwrap();
+        let to = receiver.local_addr().to_string();
+        let output = run(&[&["stream", "send", "--fps", "20", "--to", &to][..], more].concat());
+        let error = text(&output.stderr);
+        assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{more:?}: {error}");
+        assert!(error.contains(&format!("{to} has refused 1 frame")), "{more:?}: {error}");
+        (text(&output.stdout), error)
+    };
+    // It refuses all of them: that is known after the first.
+    let (out, error) = send(&["--size", "200kB", "--count", "40"]);
+    assert!(out.contains("given up      1\n") && !out.contains("nothing is missing"), "{out}");
+    assert!(error.contains("frame 0 of 200000 bytes"), "{error}");
+    // Those before and behind it arrive.
+    let (out, error) = send(&["--source", folder.path().to_str().unwrap(), "--json"]);
+    let said = objects(&out);
+    let events: Vec<_> = said.iter().map(|object| object["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["done", "error"], "{out}");
+    assert_eq!((&said[0]["frames_given_up"], &said[0]["frames_acknowledged"]), (&1.into(), &2.into()), "{out}");
+    assert!(error.contains("frame 1 of 200000 bytes"), "{error}");
+}
+
+#[test]
+fn a_frame_that_was_given_up_does_not_count_as_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let receiver = receiver(folder.path(), &[]);
+    // Nothing of 5 MB arrives in time at such a rate.
+    let late = ["--size", "5MB", "--count", "1", "--give-up", "50ms", "--rate", "1mbit"];
+    let sender = run(&[&["stream", "send", "--to", &receiver.address][..], &late].concat());
+    let out = text(&sender.stdout);
+    assert_eq!(sender.status.code(), Some(0), "{}", text(&sender.stderr));
+    assert!(out.contains("given up      1") && out.contains("holes         none in the frames that arrived"), "{out}");
+    assert_eq!(receiver.finish().0, Some(0));
+}

@@ -80,6 +80,38 @@ fn a_process_may_hide_and_a_table_without_rows_says_so() {
     }
 }
 
+/// Others have rows meanwhile.
+#[test]
+fn a_process_that_is_asked_for_and_not_seen_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("counters");
+    let mut listener = pinnace(&["listen", "127.0.0.1:0"]);
+    let _listening = Listening::of(listener.env("PINNACE_COUNTERS", &place).stdout(Stdio::null()));
+    let top = |pid: &str, more: &[&str]| {
+        let args = [&["top", "--once", "--every", "50ms", "--pid", pid], more].concat();
+        let output = pinnace(&args).env("PINNACE_COUNTERS", &place).output().unwrap();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    // No process has such a number, and one that is no number of a process is one that nobody has.
+    for pid in ["99999999", "4294967295", "0"] {
+        let said = format!("there is no process {pid}");
+        let (code, out, err) = top(pid, &[]);
+        assert_eq!((code, &*out, err.lines().count()), (Some(1), "", 1), "{err}");
+        assert!(err.contains(&said), "{err}");
+        let (code, out, _) = top(pid, &["--json"]);
+        let error = objects(&out).pop().expect("an object");
+        assert_eq!((code, &error["event"]), (Some(1), &"error".into()), "{out}");
+        assert!(error["error"].as_str().unwrap().contains(&said), "{out}");
+    }
+    // This one keeps no file there.
+    let pid = std::process::id().to_string();
+    let said = format!("process {pid} does not use Pinnace now");
+    let (code, out, err) = top(&pid, &[]);
+    assert!(code == Some(0) && out.contains(&said) && err.is_empty(), "{out}{err}");
+    let (code, out, err) = top(&pid, &["--json"]);
+    assert!(code == Some(0) && out.is_empty() && err.contains(&said), "{out}{err}");
+}
+
 #[test]
 fn it_ends_when_nobody_reads_it() {
     for options in [&[][..], &["--json"]] {

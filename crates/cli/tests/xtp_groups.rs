@@ -7,6 +7,7 @@ use pinnace::link::{MulticastOptions, probe_multicast};
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 /// A group of its own for every test of every run; none where the loopback interface has no groups.
 fn group(number: u8) -> Option<String> {
@@ -108,4 +109,21 @@ fn what_a_group_cannot_have_is_refused_with_the_reason() {
     refused(&["xtp", "listen", "239.1.2.3:0"], "a group has a port");
     refused(&["xtp", "listen", "[ff02::5]:7"], "IPv4 address");
     refused(&["xtp", "listen", "127.0.0.1:0", "--interface", "127.0.0.1"], "--interface is for groups");
+}
+
+/// Nobody answers: the rate is that of the packets that left, and the end is waited for no longer than it takes to say it.
+#[test]
+fn what_nobody_acknowledges_takes_as_long_as_to_send_it() {
+    let Some(group) = group(5) else { return };
+    let listeners = [(); 2].map(|()| listen(&group, &["--count", "1", "--service", "iso-stream", "--json"]));
+    let begun = Instant::now();
+    let args = ["--service", "iso-stream", "--size", "100kB", "--timeout", "60", "--json"];
+    let sent = run(&send(&group, &args));
+    let took = begun.elapsed();
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    let seconds = objects(&text(&sent.stdout)).pop().unwrap()["seconds"].as_f64().unwrap();
+    assert!(seconds < 5.0 && took < Duration::from_secs(10), "{seconds} s, of {took:?}");
+    for listener in listeners {
+        assert_eq!(listener.finish().0, Some(0));
+    }
 }

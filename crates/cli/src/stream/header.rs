@@ -15,6 +15,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Bytes of a header.
 pub(crate) const BYTES: usize = 40;
+/// The most bytes that follow one. A receiver has room for 256 MiB: of these the header takes its part, and what is noted of
+/// each packet.
+pub(super) const MOST: u64 = 255 << 20;
 const MAGIC: [u8; 8] = *b"pinstrm1";
 const END: u32 = 1;
 
@@ -98,6 +101,14 @@ impl Ending {
     pub(super) fn decode(content: &[u8]) -> Option<Self> {
         let field = |at: usize| Some(u64::from_be_bytes(content.get(at..at + 8)?.try_into().ok()?));
         Some(Self { offered: field(0)?, sent: field(8)?, left_out: field(16)?, given_up: field(24)? })
+    }
+}
+
+/// Why a frame cannot have so many bytes, if it cannot.
+pub(super) fn check_size(bytes: u64) -> Result<(), String> {
+    match bytes {
+        0..=MOST => Ok(()),
+        _ => Err(format!("{bytes} bytes are too many for a frame, which has at most {MOST} (255 MiB)")),
     }
 }
 

@@ -203,7 +203,9 @@ impl Sink {
             self.source = Some(arrival.source);
             if header.is_end {
                 self.ending = arrival.get(header::BYTES..).and_then(Ending::decode);
-                if self.frames > 0 || self.ending.is_none() {
+                // Nobody else can come by the same connection.
+                let is_alone = matches!(incoming, Incoming::Tcp(_));
+                if self.frames > 0 || self.ending.is_none() || is_alone {
                     return Ok(());
                 }
                 // The end of a stream of which nothing has come: another may be the one that is waited for.
@@ -300,7 +302,7 @@ impl Sink {
             text += &format!("\nin time    {} younger than {millis} ms", of(self.in_time, offered));
         }
         if args.over == Carrier::Vrp {
-            text += &format!("\nholes      {}", self.losses);
+            text += &format!("\nholes      {}", self.losses.text(self.frames >= offered));
         }
         if args.expected.is_some() {
             let as_said = self.frames.saturating_sub(self.breaches);

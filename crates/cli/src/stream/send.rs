@@ -8,7 +8,7 @@ use super::tcp;
 use super::words::{self, both, take};
 use crate::bare::Presence;
 use crate::congestion::Control;
-use crate::exit::Error;
+use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::output::Output;
 use crate::service;
@@ -276,7 +276,13 @@ struct Stream<'a> {
     bytes: u64,
     /// Times that the source was not ready when a frame was due.
     source_late: u64,
-    sent_at: BTreeMap<u64, Instant>,
+    /// When each frame under way has left, and its bytes.
+    sent_at: BTreeMap<u64, (Instant, u64)>,
+    /// Frames that were under way when one was left out last.
+    crowd: usize,
+    /// Frames that the receiver has refused, and the first of them with its bytes.
+    refused: u64,
+    first_refused: Option<(u64, u64)>,
     ages: Ages,
     losses: Losses,
 }
@@ -300,18 +306,28 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         bytes: 0,
         source_late: 0,
         sent_at: BTreeMap::new(),
+        crowd: 0,
+        refused: 0,
+        first_refused: None,
         ages: Ages::new()?,
         losses: Losses::default(),
     };
     let result = stream.send_all();
     // The last frame, too, lasts a period, though nothing comes after it to wait for.
     let seconds = stream.begun.elapsed().max(stream.lasted).as_secs_f64();
-    if result.as_ref().err().is_none_or(|error| error.exit == crate::exit::Exit::Interrupted) {
+    let is_there = |error: &Error| match error.exit {
+        Exit::Interrupted => true,
+        // Who refuses a frame hears that there are no more.
+        Exit::Failed => stream.refused > 0,
+        _ => false,
+    };
+    if result.as_ref().err().is_none_or(is_there) {
         stream.say_farewell();
     }
-    if stream.ending.offered > 0 {
+    if result.is_ok() || stream.ending.offered > 0 {
         stream.report(output, seconds);
     }
+    let result = if stream.refused > 0 { result.and_then(|()| Err(stream.refusal())) } else { result };
     if let Outgoing::Vrp(vrp) = &stream.outgoing {
         output.note(vrp.sender.counters().to_string().trim_end().replace('\n', ", "));
         vrp.sender.close();
@@ -371,26 +387,56 @@ impl Stream<'_> {
             if self.outgoing.in_flight() == 0 {
                 std::thread::sleep(until - now);
             } else if let Some(landed) = self.outgoing.landed(until)? {
-                self.land(landed);
+                self.land(landed)?;
             }
         }
     }
 
-    fn land(&mut self, Landed { number, buffer, outcome }: Landed) {
+    fn land(&mut self, Landed { number, buffer, outcome }: Landed) -> Result<(), Error> {
         let sent_at = self.sent_at.remove(&number);
         match outcome {
             Outcome::Acknowledged(loss) => {
                 self.acknowledged += 1;
-                self.ages.record(sent_at.map(|at| at.elapsed()).unwrap_or_default());
+                self.ages.record(sent_at.map(|(at, _)| at.elapsed()).unwrap_or_default());
                 if let Some(loss) = loss {
                     self.losses.add(&loss);
                 }
             }
-            Outcome::Late | Outcome::Refused => self.ending.given_up += 1,
+            Outcome::Late => self.ending.given_up += 1,
+            Outcome::Refused => {
+                self.ending.given_up += 1;
+                self.refused += 1;
+                self.first_refused = self.first_refused.or(sent_at.map(|(_, bytes)| (number, bytes)));
+                // Who ends refuses as well.
+                self.outgoing.check()?;
+                if self.acknowledged == 0 {
+                    // Those that follow are like this one. Who has taken some may have room again.
+                    return Err(self.refusal());
+                }
+            }
         }
         if let Some(buffer) = buffer {
             self.feed.give_back(buffer);
         }
+        Ok(())
+    }
+
+    /// What the receiver has refused.
+    fn refusal(&self) -> Error {
+        let (number, bytes) = self.first_refused.unwrap_or_default();
+        Error::failed(format!(
+            "{} has refused {}, first frame {number} of {bytes} bytes: it has no room for it (256 MiB in all, for frames that \
+             come or are not written yet, and for what it notes of each packet), or was about to end",
+            self.args.to,
+            count_of(self.refused, "frame")
+        ))
+    }
+
+    /// Whether one more frame of so many bytes may be under way: no more than the receiver has room for.
+    fn has_room(&self, bytes: u64) -> bool {
+        let in_flight = self.outgoing.in_flight();
+        let under_way: u64 = self.sent_at.values().map(|(_, bytes)| bytes).sum();
+        in_flight == 0 || (in_flight < usize::from(self.args.ahead) && under_way + bytes <= header::MOST)
     }
 
     fn next_frame(&mut self) -> Result<Option<Vec<u8>>, Error> {
@@ -408,18 +454,18 @@ impl Stream<'_> {
     fn offer(&mut self, mut frame: Vec<u8>) -> Result<(), Error> {
         let number = self.ending.offered;
         self.ending.offered += 1;
-        let most = usize::from(self.args.ahead);
-        while self.outgoing.in_flight() >= most
+        let bytes = frame.len() - header::BYTES;
+        while !self.has_room(bytes as u64)
             && let Some(landed) = self.outgoing.landed(Instant::now())?
         {
-            self.land(landed);
+            self.land(landed)?;
         }
-        if self.outgoing.in_flight() >= most {
+        if !self.has_room(bytes as u64) {
             self.ending.left_out += 1;
+            self.crowd = self.outgoing.in_flight();
             self.feed.give_back(frame);
             return Ok(());
         }
-        let bytes = frame.len() - header::BYTES;
         let sent_at = header::now();
         let header = Header {
             number,
@@ -429,7 +475,7 @@ impl Stream<'_> {
             is_end: false,
         };
         frame[..header::BYTES].copy_from_slice(&header.encode());
-        self.sent_at.insert(number, Instant::now());
+        self.sent_at.insert(number, (Instant::now(), bytes as u64));
         self.outgoing.send(number, frame)?;
         self.ending.sent += 1;
         self.bytes += bytes as u64;
@@ -457,7 +503,9 @@ impl Stream<'_> {
 
     fn report(&self, output: &Output, seconds: f64) {
         let Ending { offered, sent, left_out, given_up } = self.ending;
-        let (fps, rate) = (sent as f64 / seconds, self.bytes as f64 * 8.0 / seconds);
+        // A source of nothing takes no time.
+        let time = seconds.max(1e-9);
+        let (fps, rate) = (sent as f64 / time, self.bytes as f64 * 8.0 / time);
         let ages = self.ages.percentiles();
         let mut text = format!(
             "sent          {} frames over {} in {seconds:.1} s, {} each\n",
@@ -467,7 +515,7 @@ impl Stream<'_> {
         );
         text += &format!("rate          {fps:.2} frames a second, {}\n", numbers::rate(rate));
         if left_out > 0 {
-            text += &format!("left out      {left_out}, because {} were under way\n", self.args.ahead);
+            text += &format!("left out      {left_out}, because {} were under way\n", self.crowd);
         }
         if given_up > 0 {
             text += &format!("given up      {given_up}\n");
@@ -480,7 +528,7 @@ impl Stream<'_> {
             text += &format!("\n  after       {ages}");
         }
         if self.args.over == Carrier::Vrp {
-            text += &format!("\nholes         {}", self.losses);
+            text += &format!("\nholes         {}", self.losses.text(self.acknowledged >= offered));
         }
         let mut object = json!({
             "event": "done",

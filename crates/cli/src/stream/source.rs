@@ -16,8 +16,6 @@ use std::time::Duration;
 
 /// Frames made ahead.
 const AHEAD: usize = 2;
-/// The most bytes of a frame: what a message can have, less its header.
-const MOST: u64 = u32::MAX as u64 - header::BYTES as u64;
 
 /// The source as the command line has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +36,11 @@ pub(super) fn choice(text: &str) -> Result<Choice, String> {
     let (width, height) = size.split_once('x').ok_or_else(wrong)?;
     let (width, height) = (width.parse().map_err(|_| wrong())?, height.parse().map_err(|_| wrong())?);
     let pixels = u64::from(width) * u64::from(height);
-    if (1..=MOST / 3).contains(&pixels) { Ok(Choice::Camera(Some((width, height)))) } else { Err(wrong()) }
+    if pixels == 0 {
+        return Err(wrong());
+    }
+    header::check_size(pixels.saturating_mul(3)).map_err(|why| format!("a picture of {size}: {why}"))?;
+    Ok(Choice::Camera(Some((width, height))))
 }
 
 /// Makes frames, one after the other.
@@ -126,6 +128,8 @@ impl Folder {
         for entry in std::fs::read_dir(path)? {
             let path = entry?.path();
             if path.is_file() {
+                // So that it shows before anything is sent.
+                header::check_size(path.metadata()?.len()).map_err(|why| too_large(&path, &why))?;
                 files.push(path);
             }
         }
@@ -137,14 +141,18 @@ impl Folder {
     }
 }
 
+fn too_large(path: &Path, why: &str) -> io::Error {
+    io::Error::other(format!("{}: {why}", path.display()))
+}
+
 impl Source for Folder {
     fn fill(&mut self, frame: &mut Vec<u8>) -> io::Result<bool> {
         let Some(path) = self.files.pop_front() else { return Ok(false) };
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        let mut file = File::open(&path).map_err(named)?.take(MOST + 1);
-        if file.read_to_end(frame).map_err(named)? as u64 > MOST {
-            return Err(named(io::Error::other("it is too large for a frame")));
-        }
+        let mut file = File::open(&path).map_err(named)?.take(header::MOST + 1);
+        // It may have grown.
+        let bytes = file.read_to_end(frame).map_err(named)? as u64;
+        header::check_size(bytes).map_err(|why| too_large(&path, &why))?;
         if self.repeat {
             self.files.push_back(path);
         }
@@ -213,9 +221,11 @@ impl Settings {
 
     /// Whether they make sense together.
     pub(super) fn check(&self) -> Result<(), Error> {
+        if let Some(size) = self.size {
+            header::check_size(size).map_err(|why| Error::usage(format!("--size: {why}")))?;
+        }
         match (&self.choice, self.size) {
             (_, Some(0)) => Err(Error::usage("--size: a frame has at least one byte")),
-            (_, Some(size)) if size > MOST => Err(Error::usage(format!("--size: a frame has at most {MOST} bytes"))),
             (Choice::Camera(Some(_)), Some(_)) => {
                 Err(Error::usage("--size: the camera's pictures have a size already, three bytes a pixel"))
             }

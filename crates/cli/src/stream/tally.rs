@@ -85,6 +85,11 @@ impl Losses {
         self.packets_lost as f64 / self.packets.max(1) as f64
     }
 
+    /// As text; `is_all`: nothing but holes can be missing, as every frame has arrived.
+    pub(super) fn text(&self, is_all: bool) -> String {
+        if self.packets_lost == 0 && !is_all { "none in the frames that arrived".to_owned() } else { self.to_string() }
+    }
+
     /// Puts them into an object.
     pub(super) fn put(&self, object: &mut Value) {
         object["frames_with_holes"] = json!(self.frames_with_holes);

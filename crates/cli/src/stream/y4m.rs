@@ -2,6 +2,7 @@
 //!
 //! Always true: a picture is at most [`MOST`] bytes, and a line of text at most [`LINE`].
 
+use super::header;
 use std::io::{self, BufRead, Read};
 
 /// How a file of this kind begins.
@@ -20,6 +21,7 @@ impl<R: BufRead> Pictures<R> {
     pub(super) fn new(mut from: R) -> io::Result<Self> {
         let line = line(&mut from)?.ok_or_else(|| wrong("it is empty"))?;
         let bytes = picture_bytes(&line).ok_or_else(|| wrong(&format!("it begins with `{line}`")))?;
+        header::check_size(bytes).map_err(|why| io::Error::other(format!("its pictures are too large: {why}")))?;
         Ok(Self { from, bytes })
     }
 

@@ -12,6 +12,8 @@ use crate::exit::Error;
 use crate::interrupt;
 use crate::output::{self, Output};
 use pinnace::counters;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use screen::{Key, Screen};
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -70,8 +72,23 @@ impl Args {
     }
 
     fn table(&self, before: &Snapshot, after: &Snapshot, order: Order) -> Table {
-        Table::new(before, after, order, self.sockets)
+        let mut table = Table::new(before, after, order, self.sockets);
+        if let Some(pid) = self.pid {
+            table.nobody = match (after.processes.is_empty(), is_there(pid)) {
+                (false, _) => format!("process {pid} has no connections now"),
+                // Its file may be another user's, or in another folder.
+                (true, true) => format!("process {pid} does not use Pinnace now, as far as can be seen from here"),
+                (true, false) => format!("process {pid} has ended"),
+            };
+        }
+        table
     }
+}
+
+/// Whether there is such a process, whoever's it is.
+fn is_there(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
 /// Runs `pinnace top`.
@@ -81,6 +98,15 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         return Err(Error::failed(format!("{} is `off`: there is nothing to look at", counters::ENVIRONMENT)));
     }
     let mut before = args.look();
+    if let Some(pid) = args.pid
+        && before.processes.is_empty()
+        && !is_there(pid)
+    {
+        return Err(Error::failed(format!(
+            "there is no process {pid}: `pinnace top` without --pid shows which there are"
+        )));
+    }
+    let mut is_told = false;
     if io::stdout().is_terminal() && !args.once && !output.json {
         return live(args, before);
     }
@@ -92,6 +118,10 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         let table = args.table(&before, &after, args.sort);
         if output.json {
             table.rows.iter().for_each(|row| output.result("", row));
+            // Who asks for one process, and gets nothing, hears why.
+            if table.rows.is_empty() && args.pid.is_some() && !std::mem::replace(&mut is_told, true) {
+                output.warn(&table.nobody);
+            }
         } else {
             output.result(table.text(None), &());
         }

@@ -87,6 +87,8 @@ pub(super) struct Table {
     pub(super) rows: Vec<Row>,
     processes: usize,
     missing: u64,
+    /// What there is to say if there are no rows.
+    pub(super) nobody: String,
 }
 
 /// The socket that carries a connection alone.
@@ -192,7 +194,7 @@ impl Table {
             Order::Time => rows.sort_by(|a, b| b.seconds.total_cmp(&a.seconds)),
         }
         let missing = after.processes.iter().fold(0u64, |sum, process| sum.saturating_add(process.rows_missing));
-        Self { rows, processes: after.processes.len(), missing }
+        Self { rows, processes: after.processes.len(), missing, nobody: "nobody uses Pinnace here now".to_owned() }
     }
 
     /// As text: `size` are the lines and columns of a terminal.
@@ -216,7 +218,7 @@ impl Table {
             let _ = writeln!(text, "{}", columns.row(row));
         }
         if self.rows.is_empty() {
-            text.push_str("nobody uses Pinnace here now\n");
+            let _ = writeln!(text, "{}", self.nobody);
         }
         text.truncate(text.trim_end().len());
         text

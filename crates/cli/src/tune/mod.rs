@@ -11,7 +11,7 @@ mod display;
 mod jitter;
 
 use crate::a1::{Mode, Transport};
-use crate::bare::{announce, one_line};
+use crate::bare::{announce, one_line, tenths};
 use crate::cast::{ANSWER, MOST};
 use crate::exit::Error;
 use crate::interrupt;
@@ -183,13 +183,16 @@ type Out = Assembly<Box<dyn Write>>;
 
 fn tune(args: &Args, socket: &Socket, assembly: &mut Out, display: &mut Display) -> Result<(), Error> {
     let mut next = None;
+    // When anything was heard of anybody last.
+    let mut heard = Instant::now();
     loop {
         let connection = match next.take() {
             Some(connection) => connection,
-            None => accept(args, socket)?,
+            None => accept(args, socket, heard)?,
         };
+        heard = Instant::now();
         display.sender(&connection);
-        match listen(args, socket, &connection, assembly, display)? {
+        match listen(args, socket, &connection, assembly, display, &mut heard)? {
             Ended::Over if !args.keep => return Ok(()),
             Ended::Over => display.say("waiting for the next stream"),
             Ended::Replaced(other) => {
@@ -203,19 +206,22 @@ fn tune(args: &Args, socket: &Socket, assembly: &mut Out, display: &mut Display)
     }
 }
 
-fn accept(args: &Args, socket: &Socket) -> Result<Connection, Error> {
-    let begun = Instant::now();
+/// Fails if nothing has been heard for longer than `--wait`.
+fn check_wait(args: &Args, heard: Instant, advice: &str) -> Result<(), Error> {
+    let silence = heard.elapsed();
+    if args.wait.is_none_or(|wait| silence <= wait) {
+        return Ok(());
+    }
+    Err(Error::peer_gone(format!("nothing came for {} s: {advice}", tenths(silence))))
+}
+
+fn accept(args: &Args, socket: &Socket, heard: Instant) -> Result<Connection, Error> {
     loop {
         interrupt::check()?;
         if let Some(connection) = socket.accept_timeout(interrupt::LOOK)? {
             return Ok(connection);
         }
-        if args.wait.is_some_and(|wait| begun.elapsed() > wait) {
-            return Err(Error::peer_gone(format!(
-                "nothing came for {} s: start `pinnace cast` with --to this address, and the same --mode",
-                begun.elapsed().as_secs()
-            )));
-        }
+        check_wait(args, heard, "start `pinnace cast` with --to this address, and the same --mode")?;
     }
 }
 
@@ -226,8 +232,11 @@ fn listen(
     connection: &Connection,
     assembly: &mut Out,
     display: &mut Display,
+    last: &mut Instant,
 ) -> Result<Ended, Error> {
-    let mut heard = Instant::now();
+    let mut heard = *last;
+    // Blocks that have come, also those of a message that is not there yet.
+    let mut come = None;
     let mut is_over = false;
     // Whether anything of a stream has come from this sender.
     let mut has_begun = false;
@@ -238,6 +247,7 @@ fn listen(
         match connection.recv_timeout(interrupt::LOOK) {
             Ok(Some(received)) => {
                 heard = Instant::now();
+                *last = heard;
                 let took = assembly.take(&received.data).map_err(|error| cannot_write(args, &error))?;
                 is_over |= matches!(took, Took::End { .. });
                 has_begun |= matches!(took, Took::Stream(_) | Took::Data { .. });
@@ -248,13 +258,23 @@ fn listen(
             // Closed in order, which a sender that was killed cannot: without repetitions its last words may be lost.
             Ok(None) if is_over || has_begun => return Ok(Ended::Over),
             Ok(None) => return Ok(Ended::Broken("it has closed the connection".to_owned())),
-            Err(pinnace::Error::Timeout) => {}
+            Err(pinnace::Error::Timeout) => {
+                let now = connection.facts().ok().map(|facts| facts.expected);
+                if come.replace(now).is_some_and(|before| before != now) {
+                    *last = Instant::now();
+                }
+            }
             // Everything has come: how the connection ends does not matter.
             Err(_) if is_over => return Ok(Ended::Over),
             Err(error) => return Ok(Ended::Broken(error.to_string())),
         }
         if is_over && other.is_none() && heard.elapsed() > FAREWELL {
             return Ok(Ended::Over);
+        }
+        if !is_over && let Err(error) = check_wait(args, *last, "the sender was ended, or the network between is down")
+        {
+            connection.abort();
+            return Err(error);
         }
         let silence = heard.elapsed();
         // The header comes every second.

@@ -79,6 +79,8 @@ struct Sender<'a> {
     watch: Watch<'a>,
     bar: ProgressBar,
     bytes: u64,
+    /// When the last packet had left, where that is all that can be known.
+    left_at: Option<Instant>,
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
@@ -107,14 +109,16 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let watch = Watch::new(&endpoint, &address, wire.link, *timeout);
     let watch = if group.is_some() { watch.of_group(service) } else { watch };
     let bar = bar(content.len().map(|len| len.saturating_mul(args.what.count)));
-    let mut sender = Sender { args, output, endpoint: &endpoint, to, group, block, watch, bar, bytes: 0 };
+    let mut sender =
+        Sender { args, output, endpoint: &endpoint, to, group, block, watch, bar, bytes: 0, left_at: None };
     let begun = Instant::now();
     let sent = match args.service {
         ServiceName::Transaction => sender.requests(&mut content),
         ServiceName::UnackDgram | ServiceName::AckDgram => sender.datagrams(&mut content),
         _ => sender.stream(&mut content),
     };
-    let (seconds, bytes) = (begun.elapsed().as_secs_f64(), sender.bytes);
+    let ended = sender.left_at.unwrap_or_else(Instant::now);
+    let (seconds, bytes) = (ended.duration_since(begun).as_secs_f64(), sender.bytes);
     sender.bar.finish_and_clear();
     drop(sender);
     if sent.is_err() {
@@ -219,6 +223,11 @@ impl Sender<'_> {
         }
         connection.close(Close::Abbreviated).map_err(|error| self.watch.error(error))?;
         self.watch.begin();
+        if self.block.service == Service::UnackMulticast {
+            // Nobody answers: what follows is no part of how long it took.
+            self.settle_all(under_way)?;
+            self.left_at = Some(Instant::now());
+        }
         loop {
             match connection.wait_closed_timeout(interrupt::LOOK) {
                 Ok(()) => break,
@@ -229,6 +238,11 @@ impl Sender<'_> {
                 Err(error) => return Err(self.watch.error(error)),
             }
         }
+        self.settle_all(under_way)
+    }
+
+    /// Waits for the end of everything.
+    fn settle_all(&self, under_way: &mut VecDeque<UnderWay>) -> Result<(), Error> {
         while let Some(oldest) = under_way.front() {
             interrupt::check()?;
             match oldest.sending {

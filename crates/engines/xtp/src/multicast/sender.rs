@@ -57,8 +57,8 @@ pub(super) struct Sender {
     quiet_until: Time,
     /// When something is to be said of itself.
     next: Option<Time>,
-    /// What had been sent when `next` was put off last.
-    seen_sent: u64,
+    /// What had been sent when `next` was put off last, and whether the end was.
+    seen_sent: (u64, bool),
     pub(super) date: Option<Time>,
 }
 
@@ -88,7 +88,7 @@ impl Sender {
             ends_left: 0,
             quiet_until: Time::ZERO,
             next: None,
-            seen_sent: 0,
+            seen_sent: (0, false),
             date: None,
         }
     }
@@ -133,8 +133,10 @@ impl Sender {
             context.outgoing.forget_sent();
         }
         context.report_sent(shared);
-        if is_asking || context.outgoing.sent() != self.seen_sent || self.next.is_none() {
-            self.seen_sent = context.outgoing.sent();
+        // The end leaves without data if these have left before it was said.
+        let sent = (context.outgoing.sent(), context.wclose_sent);
+        if is_asking || sent != self.seen_sent || self.next.is_none() {
+            self.seen_sent = sent;
             self.next = Some(now + self.pause(context));
         }
     }

@@ -61,7 +61,7 @@ impl From<&ConnectionError> for Errno {
             Connection::Unreached { .. } => libc::EHOSTUNREACH,
             Connection::Unfinished { .. } | Connection::BrokenOff { .. } => libc::ECONNRESET,
             Connection::Lost { source, .. } => Self::from(source).0,
-            Connection::Closed | Connection::Left { .. } => libc::EPIPE,
+            Connection::Closed | Connection::ListenerClosed | Connection::Left { .. } => libc::EPIPE,
             Connection::Undelivered { is_gone: true, .. } => libc::ETIMEDOUT,
             Connection::Full { .. } => libc::EAGAIN,
             _ => libc::EIO,

@@ -73,7 +73,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
             ConnectionError::Refused { .. } => plain("RefusedError"),
             ConnectionError::Unreached { .. } => plain("UnreachedError"),
             ConnectionError::Cannot { .. } | ConnectionError::Unsuited(_) => plain("CannotError"),
-            ConnectionError::Closed => plain("ClosedError"),
+            ConnectionError::Closed | ConnectionError::ListenerClosed => plain("ClosedError"),
             ConnectionError::Undelivered { .. } | ConnectionError::Full { .. } => plain("DeliveryError"),
             _ => plain("LostError"),
         },

@@ -8,10 +8,10 @@ use super::sending::in_its_place;
 use super::silence::Silence;
 use super::turn::{Held, Turn};
 use super::watch::Watch;
-use super::writer::{HEAD_BYTES, MOST_COPIED, Writer};
+use super::writer::{HEAD_BYTES, MOST_COPIED, Writer, ended, gone};
 use super::{Carry, Received, ReceivedInto, Sending, Special, place};
 use crate::endpoint::ConnectionError;
-use crate::qmp::{Shutdown, Stream, Way};
+use crate::qmp::{End, Shutdown, Stream, Way};
 use crate::service::{Method, Service};
 use crate::xtp::{self, SendOptions};
 use crate::{Error, Message, Unsent};
@@ -96,6 +96,7 @@ impl Framed {
         // What was made of an error of ours is that error again.
         match error.downcast::<Error>() {
             Ok(error) => error,
+            Err(error) if self.stream.association().is_none() => gone(&self.stream, error),
             Err(error) => ConnectionError::Lost { method: self.method(), source: error }.into(),
         }
     }
@@ -314,10 +315,12 @@ impl Carry for Framed {
         if let Some(connection) = self.stream.association() {
             return super::xtp::check(connection, &self.silence);
         }
-        match self.stream.failure() {
-            Some(_) => Err(self.error(io::ErrorKind::ConnectionReset.into())),
-            None if self.stream.is_read() => Ok(()),
-            None => Err(ConnectionError::Left { method: self.method() }.into()),
+        match self.stream.peer_end() {
+            // What it sends has ended, and not what it receives.
+            None | Some(End::InOrder) if self.stream.is_read() => Ok(()),
+            // It has gone since.
+            None => Err(ended(self.stream.peer_end().unwrap_or(End::Reset))),
+            Some(end) => Err(ended(end)),
         }
     }
 

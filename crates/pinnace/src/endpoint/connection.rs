@@ -6,11 +6,12 @@ pub(super) use closing::LONGEST_LINGER;
 
 use super::ending::Ending;
 use super::{ConnectionError, Delivery, MessageStream, PerMessage};
-use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Sending, Turn};
+use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Sending, Turn, dead};
 use crate::counters::Shown;
 use crate::network::deadline;
 use crate::service::{Choice, Method, Path, Pattern, Reliability, Selection, Service, choose};
 use crate::{Error, Message, Unsent};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,6 +55,8 @@ pub struct Connection {
     was_broken_off: AtomicBool,
     /// The peer has closed, and takes nothing any more.
     has_left: AtomicBool,
+    /// Its process is dead, where this host sees that.
+    has_died: AtomicBool,
     /// The most bytes of a message that the service has named.
     largest: AtomicU64,
     /// The most bytes of a message that is received.
@@ -87,6 +90,7 @@ impl Connection {
             has_received_end: AtomicBool::new(false),
             was_broken_off: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
+            has_died: AtomicBool::new(false),
             largest,
             longest,
             has_refused: AtomicBool::new(false),
@@ -255,6 +259,9 @@ impl Connection {
         if self.was_broken_off.load(Ordering::Relaxed) {
             return Err(ConnectionError::BrokenOff { method });
         }
+        if self.has_died.load(Ordering::Relaxed) {
+            return Err(dead());
+        }
         if self.has_left.load(Ordering::Relaxed) { Err(ConnectionError::Left { method }) } else { Ok(()) }
     }
 
@@ -379,11 +386,14 @@ impl Connection {
     fn note(&self, error: &Error) {
         let Error::Connection(error) = error else { return };
         match **error {
-            // Shared memory would take what it has room for. A source may lose all its receivers, and have others later.
-            ConnectionError::BrokenOff { .. } | ConnectionError::Lost { method: Method::SharedMemory, .. } => {
-                self.was_broken_off.store(true, Ordering::Relaxed);
-            }
+            ConnectionError::BrokenOff { .. } => self.was_broken_off.store(true, Ordering::Relaxed),
             ConnectionError::Left { .. } => self.has_left.store(true, Ordering::Relaxed),
+            // Shared memory would take one message more.
+            ConnectionError::Lost { method: Method::SharedMemory, ref source }
+                if source.kind() == io::ErrorKind::TimedOut =>
+            {
+                self.has_died.store(true, Ordering::Relaxed);
+            }
             _ => {}
         }
     }

@@ -1,6 +1,6 @@
 //! Connected sockets.
 
-use super::shared::Shared;
+use super::shared::{End, Shared};
 use super::{Carrier, Endpoint, Options, Patience, carried, lingering};
 use crate::daemon::{Arrival, Client};
 pub(super) use crate::network::deadline;
@@ -252,6 +252,14 @@ impl Stream {
         match self.inner() {
             Inner::Engine(..) => true,
             Inner::Shared(shared) => shared.is_read(),
+        }
+    }
+
+    /// How the peer's stream over shared memory has ended, also if nobody has read that yet; `None`: it has not.
+    pub(crate) fn peer_end(&self) -> Option<End> {
+        match self.inner() {
+            Inner::Engine(..) => None,
+            Inner::Shared(shared) => shared.peer_end(),
         }
     }
 

@@ -28,6 +28,7 @@ impl From<&io::Error> for Errno {
             Kind::NotConnected => libc::ENOTCONN,
             Kind::BrokenPipe => libc::EPIPE,
             Kind::TimedOut => libc::ETIMEDOUT,
+            Kind::OutOfMemory => libc::ENOMEM,
             Kind::Unsupported => libc::ENOTSUP,
             _ => libc::EIO,
         }))
@@ -125,6 +126,7 @@ impl From<&Error> for Errno {
             Error::Endpoint(EndpointError::ShutDown) => libc::ECANCELED,
             Error::Timeout => libc::EAGAIN,
             Error::TooLarge | Error::MessageTooLong(_) => libc::EMSGSIZE,
+            Error::NoMemory(_) => libc::ENOMEM,
             Error::Connection(error) => Self::from(&**error).0,
             Error::ContextFailed(xtp::Failure::Refused { .. }) => libc::ECONNREFUSED,
             Error::ContextFailed(xtp::Failure::Unanswered | xtp::Failure::Abandoned | xtp::Failure::Swallowed) => {

@@ -1,8 +1,8 @@
 //! A connection over a stream of bytes: QMP, or a channel of the daemon. A message is its length (8 bytes, little-endian)
 //! and its bytes.
 //!
-//! Always true: what has been read of a message is kept while nobody waits for the rest; a length beyond the limit ends the
-//! connection before any memory is had for it.
+//! Always true: what has been read of a message is kept while nobody waits for the rest; a length beyond the limit, or beyond
+//! what there is memory for, ends the connection before any memory is had for it.
 
 use super::sending::in_its_place;
 use super::silence::Silence;
@@ -14,7 +14,7 @@ use crate::endpoint::ConnectionError;
 use crate::qmp::{End, Shutdown, Stream, Way};
 use crate::service::{Method, Service};
 use crate::xtp::{self, SendOptions};
-use crate::{Error, Message, Unsent};
+use crate::{Error, Message, Unsent, memory};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -61,7 +61,7 @@ impl Reading {
             Some(len) if len > longest => Err(Error::MessageTooLong(longest)),
             Some(len) => {
                 if self.body.is_empty() {
-                    self.body = vec![0; len as usize];
+                    self.body = memory::zeroed(len)?;
                 }
                 Ok(())
             }
@@ -269,6 +269,8 @@ impl Carry for Framed {
         let result = self.fill(into, &mut at, read);
         if let Err(error) = result {
             // The rest is for whoever asks next.
+            let more = len.saturating_sub(reading.body.len());
+            memory::make_room(&mut reading.body, more)?;
             reading.body.resize(len, 0);
             reading.body[..at].copy_from_slice(&into[..at]);
             reading.body_bytes = at;

@@ -334,6 +334,7 @@ impl Carry for Xtp {
     fn abort(&self, _: Instant) {
         // What is over already needs no end.
         let _ = self.connection.close(xtp::Close::Forced);
+        self.connection.forget();
     }
 }
 

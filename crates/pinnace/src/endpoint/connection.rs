@@ -61,8 +61,9 @@ pub struct Connection {
     largest: AtomicU64,
     /// The most bytes of a message that is received.
     longest: u64,
-    /// A longer one has come.
+    /// A longer one has come, or one for which there was no memory: for so many bytes.
     has_refused: AtomicBool,
+    no_memory: AtomicU64,
     shown: Shown,
 }
 
@@ -94,6 +95,7 @@ impl Connection {
             largest,
             longest,
             has_refused: AtomicBool::new(false),
+            no_memory: AtomicU64::new(0),
             shown,
         }
     }
@@ -296,8 +298,9 @@ impl Connection {
     ///
     /// # Errors
     /// If the connection has failed; [`Error::MessageTooLong`] if a message is longer than
-    /// [`EndpointOptions::longest_message`](super::EndpointOptions::longest_message). Then nothing is received behind it, by
-    /// whatever method, and the connection is broken off, so that the peer knows ([`ConnectionError::BrokenOff`]).
+    /// [`EndpointOptions::longest_message`](super::EndpointOptions::longest_message), [`Error::NoMemory`] if there is no memory
+    /// for it. Then nothing is received behind it, by whatever method, and the connection is broken off, so that the peer knows
+    /// ([`ConnectionError::BrokenOff`]).
     pub fn recv(&self) -> Result<Option<Received>, Error> {
         self.counted(self.carrier.recv(None))
     }
@@ -339,14 +342,17 @@ impl Connection {
         if bytes > self.longest || self.has_refused.load(Ordering::Relaxed) { Err(self.refuse()) } else { Ok(()) }
     }
 
-    /// A message that is too long for this end is the last: who has sent it learns of that by the end, and so would not of
-    /// one that was left out. It is not waited for: a task may have asked.
+    /// A message that is too long for this end, or for its memory, is the last: who has sent it learns of that by the end, and so
+    /// would not of one that was left out. It is not waited for: a task may have asked.
     #[cold]
     fn refuse(&self) -> Error {
         if !self.has_refused.swap(true, Ordering::Relaxed) {
             self.abort_until(Instant::now());
         }
-        Error::MessageTooLong(self.longest)
+        match self.no_memory.load(Ordering::Relaxed) {
+            0 => Error::MessageTooLong(self.longest),
+            bytes => Error::NoMemory(bytes),
+        }
     }
 
     /// What no message has come for.
@@ -354,6 +360,10 @@ impl Connection {
     fn check_failure(&self, error: &Error) -> Result<(), Error> {
         // Memory of the caller's may be too short as well, which is no reason to refuse anything.
         let is_too_long = match error {
+            Error::NoMemory(bytes) => {
+                self.no_memory.store(*bytes, Ordering::Relaxed);
+                true
+            }
             Error::MessageTooLong(most) => *most >= self.longest || self.waiting_bytes() > Some(self.longest),
             _ => false,
         };

@@ -1,8 +1,8 @@
-//! An end that has too little of what the system gives: it goes on, and both ends are told.
+//! An end that has too little of what the system gives, memory or descriptors: it goes on, and both ends are told.
 
 use super::body::{LONG, forced};
 use pinnace::service::Method;
-use pinnace::{Connection, Endpoint, Error};
+use pinnace::{Connection, Endpoint, EndpointOptions, Error};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{BufRead, BufReader, ErrorKind, Lines, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -57,6 +57,10 @@ fn listens() {
     let endpoint = Endpoint::bind("127.0.0.1:0").unwrap();
     let listener = endpoint.listen(&"path=cluster".parse().unwrap()).unwrap();
     let address = listener.local_addr();
+    if let Some(spare) = short_of.strip_prefix("descriptors ") {
+        let used = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64 - 1;
+        limit(Resource::Nofile, used + spare.parse::<u64>().unwrap());
+    }
     say(&format!("address {address}"));
     let accepted = listener.accept_timeout(LONG).unwrap();
     if short_of == "memory" {
@@ -106,4 +110,31 @@ fn a_message_for_which_there_is_no_memory_is_refused_and_both_ends_are_told() {
         drop((sent, client));
         assert!(listener.ends(), "{method}");
     }
+}
+
+/// It has descriptors for the way from the client, and not for that to it.
+#[test]
+fn whoever_is_connected_to_an_end_without_descriptors_is_told() {
+    let mut has_connected = false;
+    for spare in 2..14 {
+        let mut listener = Listener::start(&format!("descriptors {spare}"));
+        let to = listener.says("address ");
+        let options = EndpointOptions { connect_timeout: Some(Duration::from_secs(4)), ..forced(Method::Vrp) };
+        let connected = Endpoint::client_with(&options).connect(&to, &"direction=duplex".parse().unwrap());
+        // It is refused, or is there and receives, or is told.
+        if let Ok(client) = connected {
+            let begin = Instant::now();
+            let arrives = client.send(b"ahoy".to_vec()).map(|sent| sent.wait().map(drop));
+            assert!(begin.elapsed() < Duration::from_secs(3), "{spare}: {:?}", begin.elapsed());
+            if !matches!(arrives, Ok(Ok(()))) {
+                has_connected = true;
+                is_told(&client);
+                assert!(client.recv_timeout(LONG).is_err(), "{spare}");
+            }
+        }
+        drop(listener.0.stdin.take());
+        let _ = listener.0.kill();
+        let _ = listener.0.wait();
+    }
+    assert!(has_connected, "there is such an end");
 }

@@ -217,7 +217,11 @@ impl Writer {
     /// The end is written behind everything else.
     pub(super) fn finish(&self, deadline: Option<Instant>) -> Result<(), Error> {
         let _turn = self.turn.take(deadline).ok_or(Error::Timeout)?;
-        if self.stream.finish_until(deadline) { Ok(()) } else { Err(Error::Timeout) }
+        let is_told = self.stream.finish_until(deadline);
+        if self.is_over.load(Ordering::Relaxed) {
+            return Err(ConnectionError::Closed.into());
+        }
+        if is_told { Ok(()) } else { Err(Error::Timeout) }
     }
 
     /// Nothing more is to be written behind what has begun.

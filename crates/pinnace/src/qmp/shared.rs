@@ -232,14 +232,15 @@ impl Shared {
         }
         let found = match self.wait(Interest::Readable, deadline, |channel| channel.try_recv()) {
             Ok(None) => return Ok(self.is_shut()),
-            Ok(Some(message)) => Some(message),
-            Err(ChannelError::Closed | ChannelError::Corrupt) => None,
+            Ok(Some(message)) => Ok(message),
+            Err(ChannelError::Closed) => Err(without_its_end(lock(&self.channel).finished())),
+            Err(ChannelError::Corrupt) => Err(End::Reset),
             Err(error) => return Err(error.into()),
         };
         match found {
-            Some(message) if !message.is_empty() => (reading.message, reading.at) = (Some(message), 0),
-            Some(_) => reading.end = Some(End::InOrder),
-            None => reading.end = Some(without_its_end(lock(&self.channel).finished())),
+            Ok(message) if !message.is_empty() => (reading.message, reading.at) = (Some(message), 0),
+            Ok(_) => reading.end = Some(End::InOrder),
+            Err(end) => reading.end = Some(end),
         }
         Ok(true)
     }
@@ -326,11 +327,10 @@ impl Shared {
     pub(super) fn peer_end(&self) -> Option<End> {
         let finished = {
             let mut channel = lock(&self.channel);
-            if !channel.peer_is_alive() {
-                // Closes what the dead will not.
-                let _ = channel.wait_readable(Duration::ZERO, Some(Instant::now()));
+            let finished = channel.finished();
+            if finished.is_none() && channel.peer_is_alive() {
+                return None;
             }
-            let finished = channel.finished()?;
             if channel.ends_empty() {
                 return Some(End::InOrder);
             }
@@ -338,7 +338,7 @@ impl Shared {
         };
         // What was taken out of the channel may have been the end.
         let was_read = self.reading(Some(Instant::now() + FOUND_OUT)).ok().and_then(|reading| reading.end);
-        Some(was_read.unwrap_or_else(|| without_its_end(Some(finished))))
+        Some(was_read.unwrap_or_else(|| without_its_end(finished)))
     }
 
     pub(super) fn recv_qbuf(&self, deadline: Option<Instant>) -> io::Result<Option<Qbuf>> {
@@ -656,9 +656,9 @@ impl Shared {
     }
 }
 
-/// How a stream has ended without the message that says so.
+/// How a stream has ended without the message that says so. Perhaps nobody has closed it yet in the name of the dead.
 fn without_its_end(finished: Option<Finished>) -> End {
-    if finished == Some(Finished::Dead) { End::Died } else { End::Reset }
+    if finished == Some(Finished::ByItself) { End::Reset } else { End::Died }
 }
 
 /// What a write finds.

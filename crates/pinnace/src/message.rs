@@ -102,6 +102,11 @@ impl Message {
         Self { len: 0, memory: Memory::Heap(vec![0; capacity]) }
     }
 
+    /// The same, or an error if there is no memory for it.
+    pub(crate) fn try_with_capacity(capacity: usize) -> Result<Self, Error> {
+        Ok(Self { len: 0, memory: Memory::Heap(memory::zeroed(capacity as u64)?) })
+    }
+
     /// Room for `capacity` bytes in pages that cost nothing before they are written to: for buffers of which most may never
     /// be used. [`Message::into_vec`] copies from it.
     pub(crate) fn untouched(capacity: usize) -> Self {
@@ -113,7 +118,7 @@ impl Message {
         match MmapOptions::new().len(capacity).map_anon() {
             Ok(map) => Ok(Self { len: 0, memory: Memory::MapMut(map) }),
             // The system has no more maps for this process.
-            Err(_) => memory::zeroed(capacity as u64).map(|bytes| Self { len: 0, memory: Memory::Heap(bytes) }),
+            Err(_) => Self::try_with_capacity(capacity),
         }
     }
 

@@ -7,7 +7,7 @@ pub(super) use crate::network::deadline;
 use crate::network::{canonical, with_port};
 use crate::places::Place;
 use crate::xtp::HostPair;
-use crate::{Error, xtp};
+use crate::{Error, memory, xtp};
 use pinnace_qbuf::channel::Interest;
 use pinnace_qmp::State;
 use pinnace_qmp::socket::{Errno, Linger};
@@ -431,7 +431,7 @@ impl Stream {
                 xtp::Look::Nothing => None,
             }),
             Inner::Shared(shared) => {
-                let mut bytes = vec![0; shared.readable_bytes().max(1)];
+                let mut bytes = memory::zeroed(shared.readable_bytes().max(1) as u64)?;
                 let Some(len) = none_yet(shared.peek(&mut bytes, Some(Instant::now())))? else { return Ok(None) };
                 if len == 0 {
                     return Ok(Some(Shown::End));

@@ -40,6 +40,8 @@ pub enum Error {
     NoResponse,
     /// A message is longer than so many bytes, the most that are collected (XTP).
     MessageTooLong(u64),
+    /// This end has no memory for so many bytes, which a message that comes has already, or says that it has.
+    NoMemory(u64),
     /// The connection was not accepted, or did not end well (A1).
     ConnectionFailed(a1::Failure),
     /// The call was refused; nothing has happened (A1).
@@ -139,6 +141,13 @@ impl fmt::Display for Error {
                      longest_message if that is as much"
                 )
             }
+            Self::NoMemory(bytes) => {
+                write!(
+                    f,
+                    "there is no memory for {bytes} bytes of a message: give the process more, or let longest_message refuse what \
+                     is so long"
+                )
+            }
             Self::ConnectionFailed(failure) => {
                 failure.fmt(f)?;
                 f.write_str(what_a1_needs(failure))
@@ -179,6 +188,7 @@ impl std::error::Error for Error {
             | Self::ReadOnly
             | Self::NoResponse
             | Self::MessageTooLong(_)
+            | Self::NoMemory(_)
             | Self::WindowFull(_) => None,
         }
     }
@@ -260,6 +270,7 @@ impl Error {
             Self::Io { source, .. } | Self::Listen { source, .. } => source.kind(),
             Self::Endpoint(EndpointError::Link(error)) => error.kind(),
             Self::Timeout => io::ErrorKind::TimedOut,
+            Self::NoMemory(_) => io::ErrorKind::OutOfMemory,
             Self::Connection(error) => error.kind(),
             Self::Failed(Failure::PeerGone | Failure::Swallowed)
             | Self::Refused(Refused::Closed(Failure::PeerGone | Failure::Swallowed))

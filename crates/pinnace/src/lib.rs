@@ -35,6 +35,7 @@ pub mod fuzz;
 #[cfg(test)]
 mod inline;
 mod lock;
+mod memory;
 mod message;
 mod network;
 mod places;

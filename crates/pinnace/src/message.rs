@@ -6,6 +6,7 @@
 //! bytes by mistake; the wait returns it. A message has a capacity (the room it owns) and a length (the bytes that count),
 //! and can be used again for anything that fits.
 
+use crate::{Error, memory};
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use pinnace_core::BufferId;
 use pinnace_link::BufferTable;
@@ -114,13 +115,23 @@ impl Message {
         Self { len: 0, memory: Memory::Heap(vec![0; capacity]) }
     }
 
+    /// The same, or an error if there is no memory for it.
+    pub(crate) fn try_with_capacity(capacity: usize) -> Result<Self, Error> {
+        Ok(Self { len: 0, memory: Memory::Heap(memory::zeroed(capacity as u64)?) })
+    }
+
     /// Room for `capacity` bytes in pages that cost nothing before they are written to: for buffers of which most may never
     /// be used. [`Message::into_vec`] copies from it.
     pub(crate) fn untouched(capacity: usize) -> Self {
+        Self::mapped(capacity).unwrap_or_else(|_| Self::with_capacity(capacity))
+    }
+
+    /// The same, or an error if there is no memory for it.
+    pub(crate) fn mapped(capacity: usize) -> Result<Self, Error> {
         match MmapOptions::new().len(capacity).map_anon() {
-            Ok(map) => Self { len: 0, memory: Memory::MapMut(map) },
+            Ok(map) => Ok(Self { len: 0, memory: Memory::MapMut(map) }),
             // The system has no more maps for this process.
-            Err(_) => Self::with_capacity(capacity),
+            Err(_) => Self::try_with_capacity(capacity),
         }
     }
 

@@ -8,7 +8,7 @@ mod full;
 
 use pinnace::daemon::{Daemon, DaemonOptions};
 use pinnace::service::{Method, Selection, Service};
-use pinnace::{Connection, Endpoint, EndpointOptions, Error};
+use pinnace::{Connection, ConnectionError, Endpoint, EndpointOptions, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -143,6 +143,12 @@ fn processes() {
         (client, listener.accept_timeout(LONG).unwrap().expect("somebody has come"), ())
     });
     drop(listener);
+    who_is_gone_is_told_as_over_other_methods(&endpoint);
+    for looks_first in [false, true] {
+        let (connection, peer, _) = accepted(&endpoint, "any", daemon_path);
+        drop(peer);
+        is_killed(&connection, looks_first);
+    }
 
     // A process without the daemon gets another method.
     let (connection, peer, said) = accepted(&endpoint, "any", "off");
@@ -190,6 +196,136 @@ fn processes() {
     drop(endpoint);
     daemon.stop();
     serving.join().unwrap().unwrap();
+}
+
+/// Everything that a sender can call, whose error says what has become of the peer.
+fn senders(connection: &Connection) -> [(&'static str, Option<Error>); 3] {
+    [
+        ("send", connection.send(vec![1; 10]).err().map(|unsent| unsent.error)),
+        ("try_send", connection.try_send(vec![1; 10]).err().map(|unsent| unsent.error)),
+        ("check", connection.check().err()),
+    ]
+}
+
+/// Waits until a sender is told.
+fn told(connection: &Connection, call: impl Fn(&Connection) -> Option<Error>) -> Error {
+    let begin = Instant::now();
+    loop {
+        if let Some(error) = call(connection) {
+            return error;
+        }
+        assert!(begin.elapsed() < FOUND_OUT, "nobody tells the sender");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn is(error: &Error, expected: fn(&ConnectionError) -> bool) -> bool {
+    matches!(error, Error::Connection(error) if expected(error))
+}
+
+fn who_is_gone_is_told_as_over_other_methods(endpoint: &Endpoint) {
+    let listener = endpoint.listen(&Service::new()).unwrap();
+    let pair = || {
+        let client = Endpoint::client_with(&options(Some(Method::SharedMemory)))
+            .connect(&listener.local_addr().to_string(), &"direction=duplex".parse().unwrap())
+            .unwrap();
+        (client, listener.accept_timeout(LONG).unwrap().expect("somebody has come"))
+    };
+    let calls: [fn(&Connection) -> Option<Error>; 2] =
+        [|it| it.send(vec![1; 10]).err().map(|unsent| unsent.error), |it| it.check().err()];
+    for (call, is_received) in calls.into_iter().flat_map(|call| [(call, false), (call, true)]) {
+        // It has closed in order.
+        let (client, server) = pair();
+        drop(server.send(b"all".to_vec()).unwrap());
+        server.close(LONG).unwrap();
+        let receive = || {
+            assert_eq!(&*client.recv_timeout(LONG).unwrap().unwrap(), b"all");
+            assert!(client.recv_timeout(LONG).unwrap().is_none());
+        };
+        if is_received {
+            receive();
+        }
+        client.check().expect("it receives still");
+        drop(server);
+        let error = told(&client, call);
+        assert!(is(&error, |it| matches!(it, ConnectionError::Left { .. })), "{is_received}: {error}");
+        for (name, error) in senders(&client) {
+            let error = error.expect(name);
+            assert!(is(&error, |it| matches!(it, ConnectionError::Left { .. })), "{name}, {is_received}: {error}");
+        }
+        if !is_received {
+            receive();
+        }
+
+        // It has broken off, and is there, or not.
+        for is_there in [true, false] {
+            let (client, server) = pair();
+            drop(server.send(b"not all".to_vec()).unwrap());
+            server.abort();
+            let _server = is_there.then_some(server);
+            let receive = || {
+                assert_eq!(&*client.recv_timeout(LONG).unwrap().unwrap(), b"not all");
+                let error = client.recv_timeout(LONG).unwrap_err();
+                assert!(is(&error, |it| matches!(it, ConnectionError::BrokenOff { .. })), "{error}");
+            };
+            if is_received {
+                receive();
+            }
+            let error = told(&client, call);
+            assert!(is(&error, |it| matches!(it, ConnectionError::BrokenOff { .. })), "{is_received}: {error}");
+            for (name, error) in senders(&client) {
+                let error = error.expect(name);
+                assert!(is(&error, |it| matches!(it, ConnectionError::BrokenOff { .. })), "{name}: {error}");
+            }
+            if !is_received {
+                receive();
+            }
+        }
+    }
+
+    // Another thread ends this end.
+    for closes in [false, true] {
+        let (client, server) = pair();
+        let last = {
+            // Longer than there is room for.
+            let mut last = None;
+            while let Ok(delivery) = client.try_send(vec![1; 8 << 20]) {
+                last = Some(delivery);
+            }
+            last.unwrap()
+        };
+        let error = std::thread::scope(|scope| {
+            let waiting = scope.spawn(move || last.wait());
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!waiting.is_finished(), "it waits");
+            if closes {
+                let _ = client.close(Duration::ZERO);
+                drop(client);
+            } else {
+                client.abort();
+            }
+            waiting.join().unwrap().unwrap_err().error
+        });
+        assert!(is(&error, |it| matches!(it, ConnectionError::Closed)), "{closes}: {error}");
+        drop(server);
+    }
+}
+
+/// Its process was killed: nobody has closed or broken off.
+fn is_killed(connection: &Connection, looks_first: bool) {
+    let is_absence = |error: Error, name: &str| {
+        let text = error.to_string();
+        assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::TimedOut, "{name}: {text}");
+    };
+    if looks_first {
+        is_absence(told(connection, |it| it.check().err()), "check");
+    }
+    for _ in 0..2 {
+        is_absence(connection.recv_timeout(LONG).unwrap_err(), "recv");
+        for (name, error) in senders(connection) {
+            is_absence(error.expect(name), name);
+        }
+    }
 }
 
 /// How long it may take to find out that a peer is gone: twice `EndpointOptions::peer_timeout` for who only looks, and the

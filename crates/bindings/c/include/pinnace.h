@@ -30,7 +30,7 @@
  *     EAGAIN        nothing has happened in the time that was given, or there is no room or no thread now; nothing is lost by it
  *     ECANCELED     another thread has closed what was waited on
  *     ENOTSUP       the method, or the service, cannot do this
- *     EMSGSIZE      a message is too long
+ *     EMSGSIZE      a message is too long; ENOMEM: for the memory that the process has left
  *     E2BIG         a structure or a service says more than can be understood, or told to a peer
  *     EPIPE         this end has ended what it sends, or the peer has closed in order, and takes nothing any more
  *     ECONNRESET    the peer has broken off (pinnace_abort), or has closed where a response was due
@@ -663,7 +663,7 @@ int pinnace_abort(pinnace_connection_t *connection);
 /**
  * Closes a connection: pinnace_shutdown, and the handle is gone, however that ended. Who waits in pinnace_recv is told
  * (ECANCELED) soon. Messages that were received stay until they are freed; of messages that were sent the completions
- * still come.
+ * still come. Of what is given up then the peer is told as by pinnace_abort, which may take as long beyond `linger_ms`.
  *
  * Returns 0; or -1 if not everything has arrived, or nobody knows (ETIMEDOUT, ...), if it is none (EBADF) or NULL (EINVAL).
  */

@@ -159,7 +159,7 @@ fn lock(slot: &Slot) -> MutexGuard<'_, Option<Arc<pinnace::Listener>>> {
 
 /// The listener, unless it is closed.
 fn open(slot: &Slot) -> Result<Arc<pinnace::Listener>, Error> {
-    lock(slot).clone().ok_or_else(|| pinnace::ConnectionError::Closed.into())
+    lock(slot).clone().ok_or_else(|| pinnace::ConnectionError::ListenerClosed.into())
 }
 
 /// The next connection, within this time.

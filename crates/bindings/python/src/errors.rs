@@ -63,6 +63,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
         },
         Error::Timeout => plain("TimeoutError"),
         Error::NoResponse => plain("NoResponseError"),
+        Error::NoMemory(_) => plain("NoMemoryError"),
         &Error::MessageTooLong(most) => too_long(py, says, most),
         Error::Connection(error) => match &**error {
             ConnectionError::Malformed(why) => malformed(py, why),
@@ -73,7 +74,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
             ConnectionError::Refused { .. } => plain("RefusedError"),
             ConnectionError::Unreached { .. } => plain("UnreachedError"),
             ConnectionError::Cannot { .. } | ConnectionError::Unsuited(_) => plain("CannotError"),
-            ConnectionError::Closed => plain("ClosedError"),
+            ConnectionError::Closed | ConnectionError::ListenerClosed => plain("ClosedError"),
             ConnectionError::Undelivered { .. } | ConnectionError::Full { .. } => plain("DeliveryError"),
             _ => plain("LostError"),
         },

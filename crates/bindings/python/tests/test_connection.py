@@ -86,6 +86,14 @@ def test_whoever_accepts_is_told_that_another_thread_has_closed():
         assert isinstance(accepting.exception(LONG), pinnace.ClosedError)
 
 
+def test_whoever_accepts_of_a_listener_that_was_closed_is_told_so():
+    listener = pinnace.listen("127.0.0.1:0")
+    listener.close()
+    for call in listener.accept, listener.fileno:
+        with pytest.raises(pinnace.ClosedError, match="the listener was closed"):
+            call()
+
+
 def test_whoever_receives_is_told_that_another_thread_has_broken_off(pair):
     with concurrent.futures.ThreadPoolExecutor() as threads:
         receiving = threads.submit(pair.client.recv)

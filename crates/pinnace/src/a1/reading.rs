@@ -7,7 +7,7 @@
 use super::exchange::Exchange;
 use super::port::{Call, deadline};
 use super::{Connection, Status};
-use crate::Error;
+use crate::{Error, memory};
 use pinnace_a1::Readable;
 use std::ops::Deref;
 use std::sync::{MutexGuard, PoisonError};
@@ -90,6 +90,8 @@ enum Step<R> {
     Again,
     /// More must come first.
     Wait,
+    /// It stays where it is.
+    Failed(Error),
 }
 
 /// What a look has found.
@@ -190,6 +192,9 @@ impl Connection {
                 return Step::Wait;
             }
             let bytes = readable.range.map_or(&[][..], |range| call.memory.bytes(range));
+            if let Err(error) = memory::make_room(&mut partial.data, bytes.len()) {
+                return Step::Failed(error);
+            }
             partial.collect(bytes, readable.status);
             call.engine.consume(call.now, id, readable.len());
             let is_done = readable.status.contains(Status::END) || readable.is_final;
@@ -244,6 +249,10 @@ impl Connection {
                         return Ok(Look::Found(found));
                     }
                     Step::Again => {}
+                    Step::Failed(error) => {
+                        set(&mut call, true, false);
+                        return Err(error);
+                    }
                     Step::Wait => {
                         set(&mut call, false, true);
                         return Ok(Look::Nothing);

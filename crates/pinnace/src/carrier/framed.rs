@@ -1,20 +1,20 @@
 //! A connection over a stream of bytes: QMP, or a channel of the daemon. A message is its length (8 bytes, little-endian)
 //! and its bytes.
 //!
-//! Always true: what has been read of a message is kept while nobody waits for the rest; a length beyond the limit ends the
-//! connection before any memory is had for it.
+//! Always true: what has been read of a message is kept while nobody waits for the rest; a length beyond the limit, or beyond
+//! what there is memory for, ends the connection before any memory is had for it.
 
 use super::sending::in_its_place;
 use super::silence::Silence;
 use super::turn::{Held, Turn};
 use super::watch::Watch;
-use super::writer::{HEAD_BYTES, MOST_COPIED, Writer};
+use super::writer::{HEAD_BYTES, MOST_COPIED, Writer, ended, gone};
 use super::{Carry, Received, ReceivedInto, Sending, Special, place};
 use crate::endpoint::ConnectionError;
-use crate::qmp::{Shutdown, Stream, Way};
+use crate::qmp::{End, Shutdown, Stream, Way};
 use crate::service::{Method, Service};
 use crate::xtp::{self, SendOptions};
-use crate::{Error, Message, Unsent};
+use crate::{Error, Message, Unsent, memory};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -61,7 +61,7 @@ impl Reading {
             Some(len) if len > longest => Err(Error::MessageTooLong(longest)),
             Some(len) => {
                 if self.body.is_empty() {
-                    self.body = vec![0; len as usize];
+                    self.body = memory::zeroed(len)?;
                 }
                 Ok(())
             }
@@ -96,6 +96,7 @@ impl Framed {
         // What was made of an error of ours is that error again.
         match error.downcast::<Error>() {
             Ok(error) => error,
+            Err(error) if self.stream.association().is_none() => gone(&self.stream, error),
             Err(error) => ConnectionError::Lost { method: self.method(), source: error }.into(),
         }
     }
@@ -268,6 +269,8 @@ impl Carry for Framed {
         let result = self.fill(into, &mut at, read);
         if let Err(error) = result {
             // The rest is for whoever asks next.
+            let more = len.saturating_sub(reading.body.len());
+            memory::make_room(&mut reading.body, more)?;
             reading.body.resize(len, 0);
             reading.body[..at].copy_from_slice(&into[..at]);
             reading.body_bytes = at;
@@ -314,10 +317,12 @@ impl Carry for Framed {
         if let Some(connection) = self.stream.association() {
             return super::xtp::check(connection, &self.silence);
         }
-        match self.stream.failure() {
-            Some(_) => Err(self.error(io::ErrorKind::ConnectionReset.into())),
-            None if self.stream.is_read() => Ok(()),
-            None => Err(ConnectionError::Left { method: self.method() }.into()),
+        match self.stream.peer_end() {
+            // What it sends has ended, and not what it receives.
+            None | Some(End::InOrder) if self.stream.is_read() => Ok(()),
+            // It has gone since.
+            None => Err(ended(self.stream.peer_end().unwrap_or(End::Reset))),
+            Some(end) => Err(ended(end)),
         }
     }
 

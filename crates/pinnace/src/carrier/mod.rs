@@ -48,6 +48,7 @@ pub(crate) use sending::Sending;
 pub(crate) use tags::sort;
 pub(crate) use turn::Turn;
 pub(crate) use vrp::{Vrp, Ways};
+pub(crate) use writer::dead;
 pub(crate) use xtp::{Xtp, patient, programmed};
 pub(crate) use zcrp::Zcrp;
 

@@ -3,7 +3,7 @@
 //! A message shorter than a piece is one piece; a longer one is whole pieces and a shorter one at the end, which may be empty.
 //! So the length of a piece says whether more belongs to it, and the bytes of a message need no header.
 
-use crate::Message;
+use crate::{Error, Message};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -49,6 +49,15 @@ impl Pool {
 
     fn free(&self) -> MutexGuard<'_, Vec<Message>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has memory for whoever takes the next one.
+    pub(super) fn stock(&self) -> Result<(), Error> {
+        let mut free = self.free();
+        if free.is_empty() {
+            free.push(Message::mapped(self.piece)?);
+        }
+        Ok(())
     }
 
     /// A buffer of one piece.

@@ -8,7 +8,7 @@ use super::alarm::within;
 use super::later::Later;
 use super::turn::{Held, Turn};
 use crate::endpoint::ConnectionError;
-use crate::qmp::Stream;
+use crate::qmp::{End, Stream};
 use crate::service::Method;
 use crate::{Error, Message, Unsent};
 use std::io;
@@ -73,6 +73,12 @@ impl Writer {
         Ok(at)
     }
 
+    /// Why a write has failed.
+    fn lost(&self, error: io::Error) -> Error {
+        // Then it is nobody else's doing.
+        if self.is_over.load(Ordering::Relaxed) { ConnectionError::Closed.into() } else { gone(&self.stream, error) }
+    }
+
     /// Waits for its turn, and for room, until the deadline.
     pub(super) fn send(self: &Arc<Self>, message: Message, deadline: Option<Instant>) -> Result<Sending, Unsent> {
         let mut message = message;
@@ -103,7 +109,7 @@ impl Writer {
     fn write_rest(&self, message: Message, at: usize) -> Result<Sending, Unsent> {
         match Self::write_from(&message, at, |bytes| self.stream.write(bytes).map(Some)) {
             Ok(_) => Ok(Sending::Done(message)),
-            Err(error) => Err(Unsent::new(message, lost(error))),
+            Err(error) => Err(Unsent::new(message, self.lost(error))),
         }
     }
 
@@ -118,7 +124,7 @@ impl Writer {
         match Self::write_from(&message, at, |bytes| self.stream.write_until(bytes, deadline)) {
             Ok(at) if at == HEAD_BYTES + message.len() => Ok(Sending::Done(message)),
             Ok(at) => Ok(self.write_later(message, at, turn)),
-            Err(error) => Err(Unsent::new(message, lost(error))),
+            Err(error) => Err(Unsent::new(message, self.lost(error))),
         }
     }
 
@@ -128,7 +134,7 @@ impl Writer {
             Ok(0) => Ok(Begun::Full(message)),
             Ok(at) if at == HEAD_BYTES + message.len() => Ok(Begun::Done(message)),
             Ok(at) => Ok(Begun::Until(message, at)),
-            Err(error) => Err(Unsent::new(message, lost(error))),
+            Err(error) => Err(Unsent::new(message, self.lost(error))),
         }
     }
 
@@ -172,7 +178,7 @@ impl Writer {
                 return Ok(Some(taken));
             }
         };
-        let result = Self::write_from(&message, at, write).map(drop).map_err(lost);
+        let result = Self::write_from(&message, at, write).map(drop).map_err(|error| self.lost(error));
         later.end(message, result);
     }
 
@@ -211,7 +217,11 @@ impl Writer {
     /// The end is written behind everything else.
     pub(super) fn finish(&self, deadline: Option<Instant>) -> Result<(), Error> {
         let _turn = self.turn.take(deadline).ok_or(Error::Timeout)?;
-        if self.stream.finish_until(deadline) { Ok(()) } else { Err(Error::Timeout) }
+        let is_told = self.stream.finish_until(deadline);
+        if self.is_over.load(Ordering::Relaxed) {
+            return Err(ConnectionError::Closed.into());
+        }
+        if is_told { Ok(()) } else { Err(Error::Timeout) }
     }
 
     /// Nothing more is to be written behind what has begun.
@@ -225,6 +235,29 @@ impl Writer {
     }
 }
 
-fn lost(error: io::Error) -> Error {
-    ConnectionError::Lost { method: Method::SharedMemory, source: error }.into()
+/// Why there is nobody to write to, or nothing more to read, in the light of how the peer has ended what it sends: a write
+/// alone finds out only that nobody reads.
+pub(super) fn gone(stream: &Stream, error: io::Error) -> Error {
+    let method = Method::SharedMemory;
+    let is_of_peer = matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
+    match stream.peer_end().filter(|_| is_of_peer) {
+        Some(end) => ended(end),
+        None => ConnectionError::Lost { method, source: error }.into(),
+    }
+}
+
+/// What to say of a peer that reads no more, and has ended so what it sends.
+pub(super) fn ended(end: End) -> Error {
+    let method = Method::SharedMemory;
+    match end {
+        End::InOrder => ConnectionError::Left { method }.into(),
+        End::Reset => ConnectionError::BrokenOff { method }.into(),
+        End::Died => dead().into(),
+    }
+}
+
+/// The same of one that was killed.
+pub(crate) fn dead() -> ConnectionError {
+    let source = io::Error::new(io::ErrorKind::TimedOut, "the peer's process is dead");
+    ConnectionError::Lost { method: Method::SharedMemory, source }
 }

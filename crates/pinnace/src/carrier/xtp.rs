@@ -280,7 +280,13 @@ impl Carry for Xtp {
         } else if !has_again {
             // One byte may stand for none.
             let (mut one, most) = ([0], buffer.len() as u64);
-            match self.connection.copy_message(if most == 0 { &mut one } else { buffer }, deadline)? {
+            let copied = self.connection.copy_message(if most == 0 { &mut one } else { buffer }, deadline);
+            // That byte is none of the caller's.
+            let copied = copied.map_err(|error| match error {
+                Error::MessageTooLong(_) => Error::MessageTooLong(most),
+                error => error,
+            });
+            match copied? {
                 Copied::Ended => return Ok(None),
                 Copied::Nothing => {}
                 Copied::Message { btag, .. } if btag == Some(EMPTY) => return Ok(Some(ReceivedInto::default())),
@@ -350,6 +356,7 @@ impl Carry for Xtp {
     fn abort(&self, _: Instant) {
         // What is over already needs no end.
         let _ = self.connection.close(xtp::Close::Forced);
+        self.connection.forget();
     }
 }
 

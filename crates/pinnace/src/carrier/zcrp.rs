@@ -17,7 +17,7 @@ use crate::lock::{Lock, Locked};
 use crate::rendezvous::{Control, Kind};
 use crate::service::{Method, Service};
 use crate::zcrp::{Failure, Progress, Receiver, Receiving, Refused, Sender};
-use crate::{Error, Message, Unsent};
+use crate::{Error, Message, Unsent, memory};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ struct Incoming {
     posted: VecDeque<Receiving>,
     /// The pieces of a message that has not come whole.
     partial: Vec<u8>,
-    /// It is longer than the limit, so that its other pieces are of no use.
+    /// It is longer than the limit, or than there is memory for, so that its other pieces are of no use.
     is_too_long: bool,
     /// Messages that whoever received them had no room for, or that came before what was looked for.
     again: VecDeque<Received>,
@@ -108,6 +108,7 @@ impl Zcrp {
     /// Buffers wait for what comes.
     fn post(&self, incoming: &mut Incoming) -> Result<(), Error> {
         while incoming.posted.len() < buffers(self.pool.piece() as u32) {
+            self.pool.stock()?;
             incoming.posted.push_back(self.receiver.post(self.pool.take()).map_err(|unsent| unsent.error)?);
         }
         Ok(())
@@ -153,6 +154,11 @@ impl Zcrp {
             (incoming.partial, incoming.is_too_long) = (Vec::new(), !is_last);
             self.pool.give_back(message);
             return Err(Error::MessageTooLong(self.longest));
+        }
+        if let Err(error) = memory::make_room(&mut incoming.partial, message.len()) {
+            (incoming.partial, incoming.is_too_long) = (Vec::new(), !is_last);
+            self.pool.give_back(message);
+            return Err(error);
         }
         incoming.partial.extend_from_slice(&message);
         self.pool.give_back(message);

@@ -6,11 +6,12 @@ pub(super) use closing::LONGEST_LINGER;
 
 use super::ending::Ending;
 use super::{ConnectionError, Delivery, MessageStream, PerMessage};
-use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Sending, Turn};
+use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Sending, Turn, dead};
 use crate::counters::Shown;
 use crate::network::deadline;
 use crate::service::{Choice, Method, Path, Pattern, Reliability, Selection, Service, choose};
 use crate::{Error, Message, Unsent};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,12 +55,15 @@ pub struct Connection {
     was_broken_off: AtomicBool,
     /// The peer has closed, and takes nothing any more.
     has_left: AtomicBool,
+    /// Its process is dead, where this host sees that.
+    has_died: AtomicBool,
     /// The most bytes of a message that the service has named.
     largest: AtomicU64,
     /// The most bytes of a message that is received.
     longest: u64,
-    /// A longer one has come.
+    /// A longer one has come, or one for which there was no memory: for so many bytes.
     has_refused: AtomicBool,
+    no_memory: AtomicU64,
     shown: Shown,
 }
 
@@ -87,9 +91,11 @@ impl Connection {
             has_received_end: AtomicBool::new(false),
             was_broken_off: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
+            has_died: AtomicBool::new(false),
             largest,
             longest,
             has_refused: AtomicBool::new(false),
+            no_memory: AtomicU64::new(0),
             shown,
         }
     }
@@ -264,6 +270,9 @@ impl Connection {
         if self.was_broken_off.load(Ordering::Relaxed) {
             return Err(ConnectionError::BrokenOff { method });
         }
+        if self.has_died.load(Ordering::Relaxed) {
+            return Err(dead());
+        }
         if self.has_left.load(Ordering::Relaxed) { Err(ConnectionError::Left { method }) } else { Ok(()) }
     }
 
@@ -298,8 +307,9 @@ impl Connection {
     ///
     /// # Errors
     /// If the connection has failed; [`Error::MessageTooLong`] if a message is longer than
-    /// [`EndpointOptions::longest_message`](super::EndpointOptions::longest_message). Then nothing is received behind it, by
-    /// whatever method, and the connection is broken off, so that the peer knows ([`ConnectionError::BrokenOff`]).
+    /// [`EndpointOptions::longest_message`](super::EndpointOptions::longest_message), [`Error::NoMemory`] if there is no memory
+    /// for it. Then nothing is received behind it, by whatever method, and the connection is broken off, so that the peer knows
+    /// ([`ConnectionError::BrokenOff`]).
     pub fn recv(&self) -> Result<Option<Received>, Error> {
         self.counted(self.carrier.recv(None))
     }
@@ -348,14 +358,17 @@ impl Connection {
         if bytes > self.longest || self.has_refused.load(Ordering::Relaxed) { Err(self.refuse()) } else { Ok(()) }
     }
 
-    /// A message that is too long for this end is the last: who has sent it learns of that by the end, and so would not of
-    /// one that was left out. It is not waited for: a task may have asked.
+    /// A message that is too long for this end, or for its memory, is the last: who has sent it learns of that by the end, and so
+    /// would not of one that was left out. It is not waited for: a task may have asked.
     #[cold]
     fn refuse(&self) -> Error {
         if !self.has_refused.swap(true, Ordering::Relaxed) {
             self.abort_until(Instant::now());
         }
-        Error::MessageTooLong(self.longest)
+        match self.no_memory.load(Ordering::Relaxed) {
+            0 => Error::MessageTooLong(self.longest),
+            bytes => Error::NoMemory(bytes),
+        }
     }
 
     /// What no message has come for.
@@ -363,6 +376,10 @@ impl Connection {
     fn check_failure(&self, error: &Error) -> Result<(), Error> {
         // Memory of the caller's may be too short as well, which is no reason to refuse anything.
         let is_too_long = match error {
+            Error::NoMemory(bytes) => {
+                self.no_memory.store(*bytes, Ordering::Relaxed);
+                true
+            }
             Error::MessageTooLong(most) => *most >= self.longest || self.waiting_bytes() > Some(self.longest),
             _ => false,
         };
@@ -395,11 +412,14 @@ impl Connection {
     fn note(&self, error: &Error) {
         let Error::Connection(error) = error else { return };
         match **error {
-            // Shared memory would take what it has room for. A source may lose all its receivers, and have others later.
-            ConnectionError::BrokenOff { .. } | ConnectionError::Lost { method: Method::SharedMemory, .. } => {
-                self.was_broken_off.store(true, Ordering::Relaxed);
-            }
+            ConnectionError::BrokenOff { .. } => self.was_broken_off.store(true, Ordering::Relaxed),
             ConnectionError::Left { .. } => self.has_left.store(true, Ordering::Relaxed),
+            // Shared memory would take one message more.
+            ConnectionError::Lost { method: Method::SharedMemory, ref source }
+                if source.kind() == io::ErrorKind::TimedOut =>
+            {
+                self.has_died.store(true, Ordering::Relaxed);
+            }
             _ => {}
         }
     }

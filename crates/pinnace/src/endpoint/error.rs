@@ -120,6 +120,8 @@ pub enum ConnectionError {
     },
     /// The connection was closed at this end.
     Closed,
+    /// The listener was closed at this end: it accepts nobody any more.
+    ListenerClosed,
 }
 
 impl fmt::Display for ConnectionError {
@@ -195,6 +197,7 @@ impl fmt::Display for ConnectionError {
                 write!(f, "{method} has no room for the message now: wait until some of what was sent has arrived")
             }
             Self::Closed => f.write_str("the connection was closed at this end"),
+            Self::ListenerClosed => f.write_str("the listener was closed at this end"),
         }
     }
 }
@@ -241,7 +244,7 @@ impl ConnectionError {
             Self::Undelivered { .. } => io::ErrorKind::Other,
             Self::Gap { .. } => io::ErrorKind::InvalidData,
             Self::Full { .. } => io::ErrorKind::WouldBlock,
-            Self::Closed => io::ErrorKind::NotConnected,
+            Self::Closed | Self::ListenerClosed => io::ErrorKind::NotConnected,
         }
     }
 }

@@ -44,4 +44,5 @@ pub use pinnace_qbuf::{Pool, PoolOptions, Qbuf};
 pub use pinnace_qmp::State;
 pub use pinnace_runtime::WakeFd;
 pub use qbufs::Full;
+pub(crate) use shared::End;
 pub use stream::{Shown, Shutdown, Stream, StreamId, Way};

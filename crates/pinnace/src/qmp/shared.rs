@@ -10,7 +10,7 @@ use crate::copies::Copies;
 use crate::lock::lock;
 use crate::network::deadline;
 use pinnace_qbuf::Pool;
-use pinnace_qbuf::channel::{Channel, ChannelError, Interest, Received, Rejected};
+use pinnace_qbuf::channel::{Channel, ChannelError, Finished, Interest, Received, Rejected};
 use pinnace_qmp::State;
 use pinnace_runtime::WakeFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -41,11 +41,16 @@ struct Reading {
     end: Option<End>,
 }
 
+/// Whoever asks how the peer has ended waits so long for a thread that is reading: it finds that out now.
+const FOUND_OUT: Duration = Duration::from_millis(250);
+
 /// How the peer's stream has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+pub(crate) enum End {
     InOrder,
     Reset,
+    /// Its process is dead, which nobody has said.
+    Died,
 }
 
 impl Reading {
@@ -227,21 +232,22 @@ impl Shared {
         }
         let found = match self.wait(Interest::Readable, deadline, |channel| channel.try_recv()) {
             Ok(None) => return Ok(self.is_shut()),
-            Ok(Some(message)) => Some(message),
-            Err(ChannelError::Closed | ChannelError::Corrupt) => None,
+            Ok(Some(message)) => Ok(message),
+            Err(ChannelError::Closed) => Err(without_its_end(lock(&self.channel).finished())),
+            Err(ChannelError::Corrupt) => Err(End::Reset),
             Err(error) => return Err(error.into()),
         };
         match found {
-            Some(message) if !message.is_empty() => (reading.message, reading.at) = (Some(message), 0),
-            Some(_) => reading.end = Some(End::InOrder),
-            None => reading.end = Some(End::Reset),
+            Ok(message) if !message.is_empty() => (reading.message, reading.at) = (Some(message), 0),
+            Ok(_) => reading.end = Some(End::InOrder),
+            Err(end) => reading.end = Some(end),
         }
         Ok(true)
     }
 
     /// What a read finds where no byte is.
     fn end(reading: &Reading) -> io::Result<()> {
-        if reading.end == Some(End::Reset) { Err(reset()) } else { Ok(()) }
+        if matches!(reading.end, Some(End::Reset | End::Died)) { Err(reset()) } else { Ok(()) }
     }
 
     /// Whether there are bytes to read, or else the end; waits for either.
@@ -313,7 +319,26 @@ impl Shared {
 
     /// Whether the peer has gone without closing in order.
     pub(super) fn is_reset(&self) -> bool {
-        self.reading(Some(Instant::now())).is_ok_and(|reading| reading.end == Some(End::Reset))
+        let is_reset = |end| matches!(end, Some(End::Reset | End::Died));
+        self.reading(Some(Instant::now())).is_ok_and(|reading| is_reset(reading.end))
+    }
+
+    /// How the peer has ended what it sends, also if that was not read yet; `None`: it has not, as far as is known.
+    pub(super) fn peer_end(&self) -> Option<End> {
+        let finished = {
+            let mut channel = lock(&self.channel);
+            let finished = channel.finished();
+            if finished.is_none() && channel.peer_is_alive() {
+                return None;
+            }
+            if channel.ends_empty() {
+                return Some(End::InOrder);
+            }
+            finished
+        };
+        // What was taken out of the channel may have been the end.
+        let was_read = self.reading(Some(Instant::now() + FOUND_OUT)).ok().and_then(|reading| reading.end);
+        Some(was_read.unwrap_or_else(|| without_its_end(finished)))
     }
 
     pub(super) fn recv_qbuf(&self, deadline: Option<Instant>) -> io::Result<Option<Qbuf>> {
@@ -501,8 +526,10 @@ impl Shared {
     pub(super) fn abort(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
         self.is_finished.store(true, Ordering::Relaxed);
-        lock(&self.channel).finish();
-        self.shut_reading();
+        self.is_shut.store(true, Ordering::Relaxed);
+        // Who writes is told as well.
+        lock(&self.channel).close();
+        self.ring();
     }
 
     /// The same without waiting: the end follows as soon as the peer makes room for it.
@@ -554,7 +581,7 @@ impl Shared {
             self.is_finished.load(Ordering::Relaxed)
         };
         match (has_ended, is_finished) {
-            (Some(End::Reset), _) | (Some(End::InOrder), true) => State::Quiescent,
+            (Some(End::Reset | End::Died), _) | (Some(End::InOrder), true) => State::Quiescent,
             _ => State::Active,
         }
     }
@@ -627,6 +654,11 @@ impl Shared {
             drop(lingering);
         });
     }
+}
+
+/// How a stream has ended without the message that says so. Perhaps nobody has closed it yet in the name of the dead.
+fn without_its_end(finished: Option<Finished>) -> End {
+    if finished == Some(Finished::ByItself) { End::Reset } else { End::Died }
 }
 
 /// What a write finds.

@@ -1,13 +1,13 @@
 //! Connected sockets.
 
-use super::shared::Shared;
+use super::shared::{End, Shared};
 use super::{Carrier, Endpoint, Options, Patience, carried, lingering};
 use crate::daemon::{Arrival, Client};
 pub(super) use crate::network::deadline;
 use crate::network::{canonical, with_port};
 use crate::places::Place;
 use crate::xtp::HostPair;
-use crate::{Error, xtp};
+use crate::{Error, memory, xtp};
 use pinnace_qbuf::channel::Interest;
 use pinnace_qmp::State;
 use pinnace_qmp::socket::{Errno, Linger};
@@ -255,6 +255,14 @@ impl Stream {
         }
     }
 
+    /// How the peer's stream over shared memory has ended, also if nobody has read that yet; `None`: it has not.
+    pub(crate) fn peer_end(&self) -> Option<End> {
+        match self.inner() {
+            Inner::Engine(..) => None,
+            Inner::Shared(shared) => shared.peer_end(),
+        }
+    }
+
     fn settings(&self) -> Settings {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -423,7 +431,7 @@ impl Stream {
                 xtp::Look::Nothing => None,
             }),
             Inner::Shared(shared) => {
-                let mut bytes = vec![0; shared.readable_bytes().max(1)];
+                let mut bytes = memory::zeroed(shared.readable_bytes().max(1) as u64)?;
                 let Some(len) = none_yet(shared.peek(&mut bytes, Some(Instant::now())))? else { return Ok(None) };
                 if len == 0 {
                     return Ok(Some(Shown::End));

@@ -264,11 +264,19 @@ async fn open_vrp(
         drop(frame);
         strangers.pass().await;
     };
-    let mut ways = Ways { back: Some(receiver), ..Ways::default() };
+    let mut ways = Ways::default();
     if is_duplex(&agreed.service) && control.port != 0 {
         let to = with_port(peer, control.port);
-        (ways.to, ways.out) = (Some(to), Some(vrp::Sender::connect(to, settings)?));
+        match vrp::Sender::connect(to, settings) {
+            Ok(out) => (ways.to, ways.out) = (Some(to), Some(out)),
+            Err(error) => {
+                // The way to the client has what that from it had.
+                drop(receiver);
+                return Err(turned_away(to, agreed, settings).await.err().unwrap_or(error));
+            }
+        }
     }
+    ways.back = Some(receiver);
     let is_answered = ways.out.is_some();
     // With what is critical, if HELLO had no room for that.
     let service = whole(&control.service, &agreed.service).unwrap_or(agreed.service.clone());
@@ -280,6 +288,14 @@ async fn open_vrp(
         carrier.answer(&Control::new(Kind::Open, agreed.nonce)).await?;
     }
     Ok((Carrier::Vrp(carrier), control, peer))
+}
+
+/// Says to a client that takes itself for connected that it is not: without that it would find out when it gives up what it
+/// sends.
+async fn turned_away(to: SocketAddr, agreed: &Agreed, settings: &vrp::Options) -> Result<(), Error> {
+    let ways = Ways { to: Some(to), out: Some(vrp::Sender::connect(to, settings)?), back: None };
+    let carrier = Vrp::new(ways, agreed.nonce, &agreed.service, None, settings.life_timeout);
+    carrier.answer(&Control::new(Kind::Abort, agreed.nonce)).await
 }
 
 /// A socket of A1 where no connection is open yet. Left alone it would give a peer that is silent time for its last words, and

@@ -6,7 +6,7 @@
 use super::exchange::{Exchange, Full};
 use super::port::{Call, deadline};
 use super::{Connection, Failure, Service};
-use crate::{Error, Message, Unsent};
+use crate::{Error, Message, Unsent, memory};
 use pinnace_core::BufferRange;
 use pinnace_link::BufferTable;
 use pinnace_xtp::Readable;
@@ -119,7 +119,8 @@ impl Connection {
     ///
     /// # Errors
     /// [`Error::ContextFailed`] if the association has failed, and whole messages are no longer there;
-    /// [`Error::MessageTooLong`] if more than [`Options::longest_message`](super::Options::longest_message) has come.
+    /// [`Error::MessageTooLong`] if more than [`Options::longest_message`](super::Options::longest_message) has come;
+    /// [`Error::NoMemory`] if there is none for what has: the next call tries again.
     pub fn recv(&self) -> Result<Option<Received>, Error> {
         self.recv_until(None)
     }
@@ -227,6 +228,7 @@ impl Connection {
                 partial.has_begun = true;
                 partial.message.btag = readable.btag;
             }
+            memory::make_room(&mut partial.message.data, take as usize)?;
             let from = partial.message.data.len();
             connection.copy(call, &readable, take, &mut partial.message);
             debug_assert_eq!(partial.message.data.len() - from, take as usize);
@@ -259,6 +261,11 @@ impl Connection {
                 _ => to.holes.push(hole),
             }
         }
+    }
+
+    /// What has come of a message that nobody waits for any more takes no memory.
+    pub(crate) fn forget(&self) {
+        *self.partial() = Partial::default();
     }
 
     /// Whatever the service is: each end chooses for its own stream whether it is repeated.

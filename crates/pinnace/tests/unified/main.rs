@@ -12,6 +12,8 @@ mod inline;
 mod lossy;
 mod multicast;
 mod refused;
+#[cfg(target_os = "linux")] // Other systems limit neither so.
+mod short_of;
 mod tasks;
 mod too_long;
 

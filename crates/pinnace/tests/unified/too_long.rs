@@ -181,6 +181,25 @@ fn what_did_not_fit_a_buffer_is_received_whole_by_whoever_asks_next() {
     }
 }
 
+#[test]
+fn a_message_without_any_room_is_received_whole_by_whoever_asks_next() {
+    for method in [Method::Xtp, Method::Qmp, Method::Zcrp, Method::Vrp, Method::A1] {
+        let Pair { client, server, _endpoint } = pair_of(method, &duplex());
+        for size in [1, 100, 0] {
+            drop(client.send(pattern(size, 3)).unwrap());
+        }
+        for size in [1, 100] {
+            let error = server.recv_into_timeout(&mut [], LONG).unwrap_err();
+            assert!(matches!(error, Error::MessageTooLong(0)), "{method}: {error}");
+            let error = pollster::block_on(server.recv_into_async(&mut [])).unwrap_err();
+            assert!(matches!(error, Error::MessageTooLong(0)), "{method}: {error}");
+            assert!(*server.recv_timeout(LONG).unwrap().unwrap() == *pattern(size, 3), "{method}");
+        }
+        let received = server.recv_into_timeout(&mut [], LONG).unwrap().unwrap();
+        assert_eq!(received.len, 0, "{method}: there is room for an empty one");
+    }
+}
+
 type Told = Result<Option<Received>, Error>;
 type Task = Pin<Box<dyn Future<Output = Told> + Send>>;
 

@@ -158,7 +158,7 @@ pub unsafe extern "C" fn pinnace_abort(connection: *mut pinnace_connection_t) ->
 
 /// Closes a connection: pinnace_shutdown, and the handle is gone, however that ended. Who waits in pinnace_recv is told
 /// (ECANCELED) soon. Messages that were received stay until they are freed; of messages that were sent the completions
-/// still come.
+/// still come. Of what is given up then the peer is told as by pinnace_abort, which may take as long beyond `linger_ms`.
 ///
 /// Returns 0; or -1 if not everything has arrived, or nobody knows (ETIMEDOUT, ...), if it is none (EBADF) or NULL (EINVAL).
 #[unsafe(no_mangle)]

@@ -52,6 +52,10 @@ class MessageTooLongError(Error, ValueError):
     """How many bytes there is room for."""
 
 
+class NoMemoryError(Error, MemoryError):
+    """This end has no memory for a message that comes, and has broken off the connection."""
+
+
 class NoResponseError(Error):
     """The peer has closed without a response."""
 

@@ -33,6 +33,15 @@ impl core::ops::Deref for Received {
     }
 }
 
+/// Why the other side of a channel sends nothing more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finished {
+    /// It has finished, or closed its end.
+    ByItself,
+    /// Its process is dead, and its end was closed in its name.
+    Dead,
+}
+
 /// How a direction of a channel stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -242,9 +251,25 @@ impl Channel {
     pub fn finish(&mut self) {
         if self.sending == State::Open {
             self.sending = State::Closed;
+            self.region.say_finished(self.side);
             self.out.finish();
             self.ring_peer();
         }
+    }
+
+    /// Why the other side sends nothing more; `None`: it may. What it had sent may still be there.
+    pub fn finished(&self) -> Option<Finished> {
+        match self.incoming.writer_closed() {
+            Ok(false) => None,
+            Ok(true) if !self.region.has_finished(self.side.other()) => Some(Finished::Dead),
+            _ => Some(Finished::ByItself),
+        }
+    }
+
+    /// Whether the last message that has come, and was not taken, is an empty one.
+    pub fn ends_empty(&mut self) -> bool {
+        let last = self.incoming.last().ok().flatten();
+        last.is_some_and(|words| matches!(slot::parse(&words), Ok(Message::Inline(bytes)) if bytes.is_empty()))
     }
 
     /// Whether the process on the other side lives; true while nobody has sat down there. Costs system calls: ask now and then.
@@ -420,8 +445,14 @@ impl Channel {
         self.receiving = State::Corrupt;
     }
 
-    fn close(&mut self) {
+    /// Closes both directions: what the other side has sent, and was not taken, goes back to the pool, and it is told that
+    /// nobody reads any more.
+    pub fn close(&mut self) {
         self.finish();
+        self.region.say_finished(self.side);
+        if self.receiving == State::Open {
+            self.receiving = State::Closed;
+        }
         self.incoming.close();
         // What the other side has passed to us and we shall not take; what it passes from now on it takes back itself.
         if let Some(transit) = self.inward() {

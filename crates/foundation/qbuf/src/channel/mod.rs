@@ -72,7 +72,7 @@ mod window;
 
 #[cfg(not(loom))]
 pub use {
-    end::{Channel, Received},
+    end::{Channel, Finished, Received},
     error::{ChannelError, Rejected},
     slot::{INLINE_MAX, Inline},
     wait::{Interest, Sleeper},

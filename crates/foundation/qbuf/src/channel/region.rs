@@ -53,13 +53,14 @@ const _: () = assert!(size_of::<Control>() == 512 && size_of::<Slot>() == 64);
 /// Who sits on a side.
 #[repr(C)]
 struct Record {
-    /// 1: somebody sits there, or did.
+    /// 1: somebody sits there, or did; 2: and has said itself that it sends nothing more.
     claimed: AtomicU64,
     /// Bit 32 set: bits 0 to 21 are the client of the pool that sits there, or will.
     client: AtomicU64,
 }
 
 const KNOWN: u64 = 1 << 32;
+const FINISHED: u64 = 2;
 
 /// A mapped channel region.
 #[derive(Debug)]
@@ -170,6 +171,16 @@ impl Region {
     /// Somebody has sat down on a side, and perhaps left again.
     pub(super) fn is_claimed(&self, side: Side) -> bool {
         self.header().sides[side.index()].0.claimed.load(Ordering::Acquire) != 0
+    }
+
+    /// Who sits on a side says that it sends nothing more, before it closes its direction: whoever is killed cannot.
+    pub(super) fn say_finished(&self, side: Side) {
+        self.header().sides[side.index()].0.claimed.store(FINISHED, Ordering::SeqCst);
+    }
+
+    /// Whether it has said so.
+    pub(super) fn has_finished(&self, side: Side) -> bool {
+        self.header().sides[side.index()].0.claimed.load(Ordering::Acquire) == FINISHED
     }
 
     /// Closes both directions in the name of a side.

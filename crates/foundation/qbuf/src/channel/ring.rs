@@ -266,6 +266,11 @@ impl<R: Ring> Consumer<R> {
         Ok(Found::Slot(read(self.ring.slot(self.head))))
     }
 
+    /// Copies the last slot out that was published and not given back; `None`: there is none.
+    pub(crate) fn last(&mut self) -> Result<Option<Words>, Corrupt> {
+        Ok((self.look()? > 0).then(|| read(self.ring.slot(self.tail - 1))))
+    }
+
     /// Gives the front slot back to the producer.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<Peer, Corrupt> {

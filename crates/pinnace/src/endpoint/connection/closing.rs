@@ -55,7 +55,10 @@ impl Connection {
         match &ended {
             Ok(()) => self.ending.has_ended.store(true, Ordering::Relaxed),
             Err(Error::Timeout) => {}
-            Err(error) => self.ending.has_failed_so(error),
+            Err(error) => {
+                self.note(error);
+                self.ending.has_failed_so(error);
+            }
         }
         ended
     }
@@ -100,7 +103,9 @@ impl Connection {
         if !is_over {
             self.is_broken_off.store(true, Ordering::Relaxed);
             self.shown.close();
-            self.carrier.abort(deadline);
+            // Whoever has broken off itself need not hear of it.
+            let is_known = self.was_broken_off.load(Ordering::Relaxed);
+            self.carrier.abort(if is_known { Instant::now() } else { deadline });
         }
     }
 

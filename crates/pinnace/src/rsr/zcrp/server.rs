@@ -247,7 +247,7 @@ impl Peer {
     }
 
     fn receive(&self, receiver: &Receiver, control: &TcpStream, capacity: usize) -> Option<Message> {
-        let mut receiving = receiver.post(Message::with_capacity(capacity)).ok()?;
+        let mut receiving = receiver.post(Message::try_with_capacity(capacity).ok()?).ok()?;
         let mut gone = false;
         loop {
             // The peer goes when what it sent is acknowledged, so that is here.

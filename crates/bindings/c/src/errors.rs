@@ -30,7 +30,6 @@ impl From<&io::Error> for Errno {
             Kind::TimedOut => libc::ETIMEDOUT,
             Kind::OutOfMemory => libc::ENOMEM,
             Kind::Unsupported => libc::ENOTSUP,
-            Kind::OutOfMemory => libc::ENOMEM,
             _ => libc::EIO,
         }))
     }

@@ -148,7 +148,7 @@ impl Sender {
         self.port.hand_over();
     }
 
-    /// Takes back what was queued last and has not begun to travel: it fails ([`Failure::Closed`](crate::Failure::Closed)), and
+    /// Takes back what was queued last and has not begun to travel: it fails ([`Failure::Closed`](super::Failure::Closed)), and
     /// what is sent next goes in its place. To be called once, and by whoever keeps others from sending meanwhile.
     pub fn withdraw(&self) {
         let withdrawn = self.port.call(|Call { now, engine, .. }| {

@@ -411,7 +411,7 @@ fn messages_that_are_lost_whole_are_told() {
         let of = |event: &str| events.iter().filter(|told| told["event"] == event).cloned().collect::<Vec<_>>();
         let (missed, done) = (of("missed"), of("done").remove(0));
         let number = |value: &Value| value.as_u64().unwrap() as usize;
-        let lost: usize = missed.iter().map(|told| number(&told["messages"])).sum();
+        let lost: usize = missed.iter().map(|told| number(&told["messages_lost"])).sum();
         assert!(lost > 0 && lost == number(&done["messages_lost"]), "{method}: {done}");
         assert!(number(&done["messages_received"]) + lost <= MESSAGES, "{method}: {done}");
         let seconds = done["seconds"].as_f64().unwrap();
@@ -421,7 +421,7 @@ fn messages_that_are_lost_whole_are_told() {
             continue;
         }
         let received = std::fs::read(&output).unwrap();
-        let filled: usize = missed.iter().map(|told| number(&told["filled"])).sum();
+        let filled: usize = missed.iter().map(|told| number(&told["bytes_filled"])).sum();
         assert_eq!(received.len(), number(&done["bytes_received"]) + filled);
         assert!(filled > 0, "{events:?}");
         // Everything is where it was.

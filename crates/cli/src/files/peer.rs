@@ -213,32 +213,35 @@ impl<'a> Peer<'a> {
         if error.exit == Exit::PeerGone || self.refused.get() {
             return;
         }
-        let heard = || {
-            let counters = self.sender.counters();
-            (counters.acknowledgements_received, counters.requests_received)
-        };
-        if heard() == (0, 0) {
-            // Nobody is there, as far as anybody knows.
+        if !self.is_there() {
             return;
         }
+        let acknowledged = || self.sender.counters().acknowledgements_received;
         // Behind a chunk that has begun, and not behind all that are queued.
         self.sender.withdraw();
         let latest = Instant::now() + LAST_CHUNK;
         let sent = words().into_iter().map(|word| self.sender.send(Message::from_vec(word)));
         for mut sending in sent.collect::<Vec<_>>().into_iter().flatten() {
             // As long as the chunk arrives.
-            let (mut before, mut deadline) = (heard().0, Instant::now() + LAST_WORD);
+            let (mut before, mut deadline) = (acknowledged(), Instant::now() + LAST_WORD);
             while let Progress::UnderWay(again) = sending.wait_timeout(interrupt::LOOK) {
                 sending = again;
-                let (now, acknowledged) = (Instant::now(), heard().0);
-                if acknowledged > before {
-                    (before, deadline) = (acknowledged, now + LAST_WORD);
+                let (now, so_far) = (Instant::now(), acknowledged());
+                if so_far > before {
+                    (before, deadline) = (so_far, now + LAST_WORD);
                 }
                 if now >= deadline.min(latest) {
                     return;
                 }
             }
         }
+    }
+
+    /// Whether anything was ever heard of it.
+    fn is_there(&self) -> bool {
+        let (out, back) = (self.sender.counters(), self.receiver.counters());
+        let heard = [out.acknowledgements_received, out.requests_received, back.units_in_place, back.units_copied];
+        heard.iter().any(|&count| count > 0)
     }
 
     /// The wait for its first answer; `listener` is the command that should run there.

@@ -216,7 +216,7 @@ impl Serving {
             Mode::Records(size) if knows => messages.saturating_mul(size as u64),
             _ => 0,
         };
-        self.bar.suspend(|| self.told.tell(&Event::Missed { before, messages, filled }));
+        self.bar.suspend(|| self.told.tell(&Event::Missed { before, messages_lost: messages, bytes_filled: filled }));
         io::copy(&mut io::repeat(0).take(filled), out).map_err(|error| Error::output(&error))?;
         Ok(())
     }

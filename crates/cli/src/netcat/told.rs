@@ -27,12 +27,12 @@ pub(super) enum Event<'a> {
         holes: &'a [std::ops::Range<usize>],
     },
     /// Whole messages were lost, with permission: at least so many, before the message of this number or, without one, behind
-    /// the last that came. `filled`: zeros that were written in their place.
+    /// the last that came. `bytes_filled`: zeros that were written in their place.
     Missed {
         #[serde(skip_serializing_if = "Option::is_none")]
         before: Option<u64>,
-        messages: u64,
-        filled: u64,
+        messages_lost: u64,
+        bytes_filled: u64,
     },
     /// The peer has said that it has ended.
     PeerEnded,
@@ -83,17 +83,17 @@ impl fmt::Display for Event<'_> {
                     more => write!(f, " and {more} more"),
                 }
             }
-            Self::Missed { before, messages, filled } => {
-                let lost = if *messages == 1 {
+            Self::Missed { before, messages_lost, bytes_filled } => {
+                let lost = if *messages_lost == 1 {
                     "lost: at least one message".to_owned()
                 } else {
-                    format!("lost: {messages} messages")
+                    format!("lost: {messages_lost} messages")
                 };
                 match before {
                     Some(number) => write!(f, "{lost} before message {number}")?,
                     None => write!(f, "{lost} before the end")?,
                 }
-                match filled {
+                match bytes_filled {
                     0 => f.write_str("; nothing is in the place"),
                     bytes => write!(f, "; {bytes} zeros are in the place"),
                 }

@@ -53,8 +53,13 @@ pub(crate) const OBJECTS: &[(&[&str], &str, &str)] = &[
     (&["send", "recv"], "done", "sender? files bytes bytes_resumed seconds verified"),
     (&["listen", "connect"], "connected", "peer method service"),
     (&["listen", "connect"], "lost", "message bytes bytes_lost holes"),
+    (&["listen", "connect"], "missed", "before? messages_lost bytes_filled"),
     (&["listen", "connect"], "peer_ended", ""),
-    (&["listen", "connect"], "done", "messages_sent bytes_sent messages_received bytes_received bytes_lost seconds"),
+    (
+        &["listen", "connect"],
+        "done",
+        "messages_sent bytes_sent messages_received bytes_received bytes_lost messages_lost seconds",
+    ),
     (&["explain", "listen", "connect"], "explained", "service peer? path offers choice changes"),
     (
         &["explain", "listen", "connect"],

@@ -61,7 +61,7 @@ struct Running<'a> {
 pub(crate) fn run(root: &Path, variable: (&str, &str)) -> Result<()> {
     let programs = build(root)?;
     ensure!(!programs.is_empty(), "cargo has built no tests");
-    let at_a_time = std::thread::available_parallelism().map_or(1, usize::from) + 1;
+    let at_a_time = std::thread::available_parallelism().map_or(1, usize::from);
     let folder = root.join("target/test-output");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut failed: Vec<&Program> = Vec::new();

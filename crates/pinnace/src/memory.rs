@@ -4,8 +4,8 @@ use crate::Error;
 use std::alloc::{Layout, alloc_zeroed};
 use std::hint::black_box;
 
-/// So much has to be left for everything else, which does not ask: threads, packets, the words of an error.
-const SPARE: usize = 1 << 20;
+/// So much has to be left for everything else, which does not ask: the stack of a thread that starts, packets, the words of an error.
+const SPARE: usize = 4 << 20;
 /// What is shorter is everything else.
 const SHORT: usize = 256 << 10;
 

@@ -53,8 +53,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     }
 }
 
-/// The end of a command, behind its results: a peer that has closed may not have heard the answer, and asks again. Ctrl-C
-/// ends it at once.
+/// The end of a command, behind its results: a peer that has closed may not have heard the answer, and asks again; and one
+/// whose connection was aborted may not have heard that. Ctrl-C ends it at once.
 pub(crate) fn part(socket: &Socket) {
     while !interrupt::requested() && !socket.part(interrupt::LOOK) {}
 }

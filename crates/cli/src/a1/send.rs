@@ -119,8 +119,9 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     };
     sender.bar.finish_and_clear();
     if sent.is_err() {
-        // Nothing is left to be waited for.
+        // Nothing is left to be waited for, but that the listener hears of it.
         sender.connection.abort();
+        super::part(&socket);
     }
     sent?;
     // The socket has this connection alone. The connection itself also numbers blocks that were dropped.

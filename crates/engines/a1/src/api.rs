@@ -350,12 +350,13 @@ impl A1 {
         self.is_shut_down = Some(false);
     }
 
-    /// How long peers that have closed may still ask for the answer to their CLOSE, which may have been lost: until then
-    /// whoever drives the engine should go on, and no peer waits for somebody who is gone. It follows their round trips, three
-    /// seconds at most. `None`: nobody will ask; no peer has closed, or not of late.
+    /// How long peers that have closed may still ask for the answer to their CLOSE, which may have been lost, or how long
+    /// until peers whose connections were aborted are told again, as long as they have not answered and were told less than
+    /// three times: until then whoever drives the engine should go on, and no peer waits for somebody who is gone. It follows
+    /// their round trips, three seconds at most. `None`: nobody will ask; no peer has closed, or not of late.
     //= A-18
     pub fn parting(&self, now: Time) -> Option<Duration> {
-        let last = self.connections.iter().filter_map(|(_, connection)| connection.parts_at()).max()?;
+        let last = self.connections.iter().filter_map(|(_, connection)| connection.parts_at(now)).max()?;
         (last > now).then(|| last.since(now))
     }
 

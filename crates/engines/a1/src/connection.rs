@@ -186,6 +186,10 @@ pub(crate) const QUESTIONS: u32 = 8;
 const PARTING_TIMEOUTS: u32 = 8;
 const SHORTEST_PARTING: Duration = Duration::from_millis(50);
 const LONGEST_PARTING: Duration = Duration::from_secs(3);
+/// A timer that has not fired by its date does so soon.
+const TIMER_LATE: Duration = Duration::from_millis(1);
+/// How often a CLOSE 1 leaves, if nobody answers it, before whoever goes on needs to wait for an answer no longer.
+const ABORTS_A_PARTING: u32 = 3;
 /// What a time-out is of the first sample; and no time-out is shorter than this.
 const TIMEOUTS_A_SAMPLE: u32 = 3;
 const SHORTEST_TIMEOUT: Duration = Duration::from_millis(10);
@@ -704,9 +708,15 @@ impl Connection {
         (!bytes.is_empty()).then_some(Reply { to: self.peer, from: self.from, bytes })
     }
 
-    /// Until when the peer may say its CLOSE again, because the answer was lost.
+    /// Until when the peer may say its CLOSE again, because the answer was lost, or has to be told again of the end that is
+    /// said here.
     //= A-18
-    pub(crate) fn parts_at(&self) -> Option<Time> {
+    pub(crate) fn parts_at(&self, now: Time) -> Option<Time> {
+        if self.phase == Phase::Closing && self.close_code == CloseCode::Aborted {
+            // Nobody is told again who has not been heard of for long. And timers may be late.
+            let is_told_again = self.failure != Some(Failure::Abandoned) && self.close.sent < ABORTS_A_PARTING;
+            return self.close.next_at.filter(|_| is_told_again).map(|at| at.max(now + TIMER_LATE));
+        }
         let (first, last) = self.close_replied_at.filter(|_| self.is_told)?;
         let timeout = match self.rtt.smoothed() {
             Some(_) => self.rtt.timeout(),

@@ -332,6 +332,34 @@ fn nobody_stays_who_owes_no_answer_and_nobody_for_long_on_a_short_path() {
     }
 }
 
+//= A-18 test
+#[test]
+fn whoever_has_aborted_stays_until_that_is_known_or_was_said_three_times() {
+    for lost in [0, 2, u32::MAX] {
+        let client = Program::opening(reliable(), patterns(&[10]), None).with(|core| core.keeps = true);
+        let mut world = world(15, reliable(), "delay=5ms", Program::listening(vec![], None), client);
+        let mut said = 0;
+        tap(&mut world, CLIENT, SERVER, move |sight| {
+            let is_close = sight.kind() == Kind::Close;
+            said += u32::from(is_close);
+            is_close && said <= lost
+        });
+        world.run_for(Duration::from_millis(500));
+        let (begun, id) = (world.now(), world.application(CLIENT).core.id());
+        world.with_host(CLIENT, |host| host.call(|engine| engine.abort(begun, id))).expect("it lives");
+        while let Some(left) = world.engine(CLIENT).parting(world.now()) {
+            world.run_for(left.min(Duration::from_millis(1)));
+        }
+        let took = world.now().since(begun);
+        // What has left is under way.
+        world.run_for(Duration::from_millis(6));
+        assert!(took <= Duration::from_millis(if lost == 0 { 11 } else { 200 }), "{lost} {took:?}");
+        let heard = world.application(SERVER).core.seen.values().next().expect("it was accepted").closed.clone();
+        let expected = (lost <= 2).then_some(Err(Failure::AbortedByPeer));
+        assert_eq!(heard, expected, "{lost}");
+    }
+}
+
 #[test]
 fn a_close_that_nobody_answers_is_known() {
     let client = Program::opening(reliable(), patterns(&[10]), None).with(|core| core.keeps = true);

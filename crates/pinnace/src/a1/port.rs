@@ -22,6 +22,9 @@ pub(super) type Port = pinnace_runtime::Endpoint<Node, Box<dyn Link>, Exchange>;
 pub(super) type About<'a> = pinnace_runtime::About<'a, Node, Box<dyn Link>, Exchange>;
 pub(super) type Call<'a> = pinnace_runtime::Call<'a, Node, Exchange>;
 
+/// How soon to look whether the answer to an abort has come.
+const LOOK: Duration = Duration::from_millis(5);
+
 /// What all handles of a socket share.
 #[derive(Debug)]
 pub(super) struct End {
@@ -134,7 +137,8 @@ impl End {
         }
     }
 
-    /// Answers peers that close again, as long as they may, at most `timeout`. True if nobody will any more.
+    /// Answers peers that close again, as long as they may, and tells those again that were not heard to know of the end of
+    /// theirs, at most `timeout`. True if nobody needs either any more.
     pub(super) fn part(&self, timeout: Duration) -> bool {
         let until = deadline(timeout);
         loop {
@@ -145,7 +149,8 @@ impl End {
             if until.is_some_and(|until| until <= now) {
                 return false;
             }
-            let parts_at = now + left;
+            // Who answers an abort may do so long before it would be said again.
+            let parts_at = now + left.min(LOOK);
             let wait = until.map_or(parts_at, |until| until.min(parts_at));
             if let Err(WaitError::Endpoint(_)) = self.port.wait_until(|_| None::<()>, Some(wait)) {
                 return true;

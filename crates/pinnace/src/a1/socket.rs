@@ -338,9 +338,11 @@ impl Socket {
         Ok(self.inner.end.port.wait_until(|state| state.is_quiet().then_some(()), deadline(timeout))?)
     }
 
-    /// Answers peers that have closed and say so again, because the answer was lost, at most `timeout`: whoever finds nobody
-    /// there asks for long, and in vain. It follows the round trip: some 80 ms where that is short, and never more than three
-    /// seconds; no time if no peer has closed. True if nobody will ask any more. Before the end of a process.
+    /// Answers peers that have closed and say so again, because the answer was lost, and tells those again whose connections
+    /// were aborted and who have not answered that, at most `timeout`: whoever finds nobody there asks for long, and in vain,
+    /// and whoever does not hear of an abort waits for its time-out. It follows the round trip: some 80 ms where that is
+    /// short, and never more than some three seconds; no time if nobody has closed or aborted. True if nobody needs either any
+    /// more. Before the end of a process.
     ///
     /// ```
     /// use pinnace::a1::{Socket, reliable};

@@ -427,6 +427,7 @@ fn on_taken(context: &mut Context, shared: &mut Shared, now: Time, taken: &Taken
         context.on_complete(now);
     }
     if taken.completed || context.incoming.rseq() > before {
+        context.outgoing.on_question();
         shared.tell_readable(context.id());
     }
 }

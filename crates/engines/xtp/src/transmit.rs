@@ -379,9 +379,15 @@ impl Context {
     }
 
     /// Whether it is better to wait for a fuller train, or packet: the application is still queueing, and what is under
-    /// way keeps the path busy meanwhile. Many small trains would cost both ends more than they carry.
+    /// way keeps the path busy meanwhile. Many small trains would cost both ends more than they carry. An answer is waited for:
+    /// what is under way may be the message before, which is acknowledged behind the one that this answers.
     fn holds_back(&self, shared: &Shared, train: &Train, terms: &Terms) -> bool {
-        if !shared.is_held || self.first.is_due || self.outgoing.end().is_some() || self.outgoing.is_repeating() {
+        if !shared.is_held
+            || self.outgoing.may_answer()
+            || self.first.is_due
+            || self.outgoing.end().is_some()
+            || self.outgoing.is_repeating()
+        {
             return false;
         }
         let queued = self.outgoing.queued() - self.outgoing.sent();

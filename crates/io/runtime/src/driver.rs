@@ -133,6 +133,8 @@ pub struct Driver<E, L> {
     pinned: Vec<(BufferId, Option<u32>)>,
     /// The engine may have more to send although nothing is held.
     unfinished: bool,
+    /// What was held back has not been sent since.
+    released: bool,
     /// The engine has asked that the network cut what is too large.
     may_be_cut: bool,
     epoch: Instant,
@@ -168,6 +170,7 @@ impl<E: Engine, L: Link> Driver<E, L> {
             held: false,
             pinned: Vec::new(),
             unfinished: false,
+            released: false,
             may_be_cut: false,
             epoch: Instant::now(),
             now: Time::ZERO,
@@ -265,10 +268,12 @@ impl<E: Engine, L: Link> Driver<E, L> {
         }
     }
 
-    /// The application has stopped queueing ([`Engine::handle_hold`]): what was held back leaves with the next turn.
+    /// The application has stopped queueing ([`Engine::handle_hold`]): what was held back leaves with the next turn, before
+    /// anything is read. The peer may wait for it, and each read is time that it waits longer.
     pub fn release(&mut self) {
         self.engine.handle_hold(false);
         self.unfinished = true;
+        self.released = true;
     }
 
     /// A call of the application, at the time [`Driver::read_clock`] gives. `hold`: see [`Engine::handle_hold`]; `None`
@@ -317,6 +322,9 @@ impl<E: Engine, L: Link> Driver<E, L> {
         let trains = self.config.trains_per_batch.max(1);
         self.read_clock();
         let mut progress = self.turn();
+        if std::mem::take(&mut self.released) {
+            self.flush(trains, sink, &mut progress)?;
+        }
         let has_more = reads && self.read_batch(&mut progress)?;
         if progress.reads > 0 || self.held || self.unfinished {
             self.flush(trains, sink, &mut progress)?;

@@ -96,6 +96,8 @@ struct Script {
     reads: VecDeque<Option<(Vec<u8>, usize, bool)>>,
     sends: VecDeque<SendOutcome>,
     sent: Vec<Vec<u8>>,
+    /// How many had been sent at each read.
+    sent_at_reads: Vec<usize>,
     may_fragment: bool,
 }
 
@@ -122,6 +124,7 @@ impl Link for Script {
 
     fn receive(&mut self, plan: &ReceivePlan, memory: &BufferTable, pool: &mut ReadBuffer) -> io::Result<ReadOutcome> {
         assert!(plan.bytes() >= ReadBuffer::READ_BYTES);
+        self.sent_at_reads.push(self.sent.len());
         let Some(read) = self.reads.pop_front() else { return Ok(ReadOutcome::Empty) };
         let Some((bytes, segment, truncated)) = read else { return Ok(ReadOutcome::Unreachable) };
         pool.lay_out(plan, memory, |_, _| ());
@@ -209,6 +212,22 @@ fn batches_grow_while_reads_bring_something_and_shrink_after() {
     let reads: Vec<_> = (0..8).map(|_| driver.progress(&mut sink).unwrap().reads).collect();
     assert_eq!(reads, [1, 2, 4, 4, 4, 4, 1, 0]);
     assert_eq!(sink.0, (0..20).collect::<Vec<u8>>());
+}
+
+#[test]
+fn what_was_held_back_leaves_before_anything_is_read() {
+    let mut driver = driver(Script::default());
+    let buffer = driver.memory().allocate_copy(&[7; 4]).unwrap();
+    let mut sink = Numbers::default();
+    for released in [false, true] {
+        driver.call(None, |engine, _, _| engine.sends.push_back(BufferRange::new(buffer, 0, 4)));
+        if released {
+            driver.release();
+        }
+        assert_eq!(driver.progress(&mut sink).unwrap().trains, 1);
+    }
+    driver.progress(&mut sink).unwrap();
+    assert_eq!(driver.link().sent_at_reads, [0, 2, 2]);
 }
 
 #[test]

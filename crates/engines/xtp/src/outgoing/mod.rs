@@ -70,6 +70,8 @@ pub(crate) struct Outgoing {
     is_in_message: bool,
     has_status: bool,
     is_settled: bool,
+    /// Data have come the other way since data left last.
+    may_answer: bool,
     no_error: bool,
     go_back_n: bool,
 }
@@ -95,6 +97,7 @@ impl Outgoing {
             is_in_message: false,
             has_status: false,
             is_settled: false,
+            may_answer: false,
             no_error: false,
             go_back_n: false,
         }
@@ -213,6 +216,16 @@ impl Outgoing {
     /// Bytes under way as the congestion controller counts them: overhead included, what is lost or in a span not.
     pub(crate) fn in_flight(&self) -> u64 {
         self.active.as_deref().map_or(0, |active| active.flights.bytes())
+    }
+
+    /// Data have come the other way: what the application sends next may be the answer.
+    pub(crate) fn on_question(&mut self) {
+        self.may_answer = true;
+    }
+
+    /// Whether what leaves next may be the answer to what has come.
+    pub(crate) fn may_answer(&self) -> bool {
+        self.may_answer
     }
 
     /// Whether something has to be repeated.

@@ -268,6 +268,7 @@ impl Outgoing {
     /// `cut` leaves now. Returns the sync for its header, the next one if it asks.
     pub(crate) fn commit(&mut self, now: Time, cut: &Cut, asking: Asking, terms: &Terms) -> u32 {
         (self.no_error, self.go_back_n) = (terms.no_error, terms.go_back_n);
+        self.may_answer = false;
         let number = self.number;
         if cut.len == 0 {
             if !cut.is_repetition {

@@ -3,6 +3,7 @@
 use crate::half::{Got, Packet};
 use crate::scene::*;
 use core::time::Duration;
+use pinnace_core::Engine;
 use pinnace_wire::xtp::Kind;
 use pinnace_xtp::{Codec, Config, ControlBlock, Options, Output, Service, Services};
 
@@ -60,6 +61,20 @@ fn one_packet_of_an_answer_leaves_ahead_of_the_status_that_has_waited_for_it() {
                 "{codec:?} {len}: {kinds:?}"
             );
         }
+    }
+}
+
+/// The message before is acknowledged behind the one that is answered, and so it is still under way.
+#[test]
+fn an_answer_does_not_wait_for_a_fuller_train() {
+    for codec in CODECS {
+        let mut scene = Scene::connected(codec, block(Service::Connection), 100);
+        scene.half.call(|engine, _| engine.handle_hold(true));
+        assert_eq!(only(scene.send(16)).len(), 16, "nothing is under way");
+        let question = scene.data(NONE, 0, 10);
+        assert_eq!(scene.feed(&question), []);
+        assert_eq!(only(scene.send(16)).len(), 16, "{codec:?}: the one before is under way");
+        assert_eq!(scene.send(16), [], "that is no answer");
     }
 }
 

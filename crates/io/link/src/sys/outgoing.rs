@@ -16,6 +16,14 @@ pub(crate) const MAX_PIECES: usize = 1024;
 /// Room to stage the largest train.
 const STAGING_BYTES: usize = 65_536;
 
+/// The kernel lays datagrams one behind the other into pieces of 32 KiB. Behind one of so many bytes there is no room for
+/// anything, so that the next begins with a page.
+const FILLS_PIECES: usize = 65_505;
+const PAGE_BYTES: usize = 4096;
+/// Where a copy's target lies fewer bytes than this behind its source, as offsets in a page, AMD's processors take the one for
+/// the other, and copy 64 KiB in 40 us instead of 8.
+const CRAWLS_BEHIND: usize = 32;
+
 /// The arrays that a send needs, kept from send to send.
 pub(crate) struct Outgoing {
     pieces: Vec<libc::iovec>,
@@ -24,12 +32,35 @@ pub(crate) struct Outgoing {
     starts: Vec<u32>,
     messages: Vec<libc::mmsghdr>,
     pub(crate) control: Control,
+    /// A copy may crawl.
+    crawls: bool,
     /// How much of a train has left already, sent one by one, and which train it was.
     left: Option<(usize, u64)>,
 }
 
 // SAFETY: the pointers in `pieces` and `messages` are only used within the call that laid them out.
 unsafe impl Send for Outgoing {}
+
+/// Whether the processor is one whose copies may crawl.
+fn is_amd() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let vendor = std::arch::x86_64::__cpuid(0);
+        [vendor.ebx, vendor.edx, vendor.ecx] == [*b"Auth", *b"enti", *b"cAMD"].map(u32::from_le_bytes)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// Whether the kernel's copy of a piece would crawl, where the first begins with a page.
+fn crawls(pieces: &[libc::iovec]) -> bool {
+    let mut at = 0_usize;
+    pieces.iter().any(|piece| {
+        let behind = at.wrapping_sub(piece.iov_base as usize) % PAGE_BYTES;
+        at += piece.iov_len;
+        piece.iov_len > PAGE_BYTES && (1..CRAWLS_BEHIND).contains(&behind)
+    })
+}
 
 impl Outgoing {
     /// Never block, and no signal if the other end of an AF_UNIX socket is gone.
@@ -42,6 +73,7 @@ impl Outgoing {
             starts: Vec::new(),
             messages: Vec::new(),
             control: Control::new(),
+            crawls: is_amd(),
             left: None,
         }
     }
@@ -75,6 +107,11 @@ impl Outgoing {
             whole &= !base.is_null();
             libc::iovec { iov_base: base.cast(), iov_len: len }
         }));
+        let is_full = train.segments() == 1 && train.bytes() >= FILLS_PIECES;
+        if self.crawls && is_full && whole && crawls(&self.pieces) {
+            self.pieces.clear();
+            return self.stage(train, memory);
+        }
         whole && self.pieces.len() <= MAX_PIECES
     }
 
@@ -199,5 +236,22 @@ fn piece(part: &Part, inline: &[u8], memory: &BufferTable) -> (*mut u8, usize) {
     match *part {
         Part::Inline { at, len } => (inline[at as usize..][..len as usize].as_ptr().cast_mut(), len as usize),
         Part::Payload(range) => (memory.resolve(range).unwrap_or(std::ptr::null_mut()), range.len as usize),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_crawls_a_little_behind_the_same_place_of_a_page() {
+        let crawls = |header: usize, payload: usize, len| {
+            let piece = |base: usize, len| libc::iovec { iov_base: base as *mut libc::c_void, iov_len: len };
+            crawls(&[piece(0x7000, header), piece(payload, len)])
+        };
+        let places = [0x10_0000, 0x10_0010, 0x10_0ff0].map(|payload| crawls(6, payload, 65_501));
+        assert_eq!(places, [true, false, true], "6 behind, 10 before, 22 behind");
+        assert!(!crawls(6, 0x10_0000, 4096) && crawls(6, 0x10_0000, 4097), "short ones are not worth it");
+        assert!(crawls(31, 0x10_0000, 65_000) && !crawls(32, 0x10_0000, 65_000) && !crawls(0, 0x10_0000, 65_000));
     }
 }

@@ -82,7 +82,7 @@ fn percent(share: f64) -> String {
 #[command(next_help_heading = "VRP")]
 pub(crate) struct Packets {
     /// Bytes of a frame in each packet; 2048 is the paper's [default: what the path carries and the contract needs, up to
-    /// 65479 on loopback]
+    /// 65501 on loopback]
     #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..=65_501))]
     pub(crate) packet_size: Option<u16>,
     /// Packets over which the loss rate holds, and that may be unacknowledged at a time [default: what the path needs, at

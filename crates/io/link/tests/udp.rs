@@ -114,6 +114,25 @@ fn staging_and_gathering_send_the_same() {
     }
 }
 
+/// Some places of a page are staged.
+#[test]
+fn full_datagrams_arrive_whole_wherever_they_lie_in_a_page() {
+    const HEADER: [u8; 6] = *b"header";
+    let (mut a, mut b) = pair(V4, &UdpOptions::default());
+    let len = b.max_datagram() - HEADER.len();
+    let source = Memory::pattern(len + 4096);
+    let mut train = Train::new(b.train_limits());
+    for offset in (0..4096).step_by(8) {
+        train.begin(Address::Peer, HEADER.len() + len);
+        train.inline(&HEADER);
+        train.payload(pinnace_core::BufferRange::new(source.id, offset as u64, len as u32));
+        train.end_segment();
+        assert_eq!(b.send(&train, &source.table).unwrap(), SendOutcome::Sent);
+        let (got, _) = receive_bytes(&mut a).unwrap();
+        assert!(got[..6] == HEADER && got[6..] == source.bytes()[offset..offset + len], "{offset}");
+    }
+}
+
 #[test]
 fn without_offload_datagrams_leave_and_arrive_singly() {
     let (mut a, mut b) = pair(V6, &UdpOptions { offload: false, ..UdpOptions::default() });

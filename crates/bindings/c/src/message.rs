@@ -19,11 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Room behind the message for the trailer of a unit.
 const TRAILER_ROOM: u32 = 28;
-/// What buffers are aligned to: a cache line, and large ones to a page. The kernel's copies of units begin with a page, and to a
-/// place a few bytes behind the same one some processors copy at a fifth of their speed.
-const fn alignment(capacity: u32) -> usize {
-    if capacity < 65_536 { 64 } else { 4096 }
-}
+/// What buffers are aligned to: a cache line.
+const ALIGNMENT: usize = 64;
 
 #[repr(C)]
 pub(crate) struct Block {
@@ -103,7 +100,7 @@ impl Block {
     /// A message with room for `capacity` bytes. None if there is no memory.
     pub(crate) fn allocate(capacity: u32) -> Option<*mut zcrp_msg> {
         let buffer_size = capacity.saturating_add(TRAILER_ROOM);
-        let layout = Layout::from_size_align(buffer_size as usize, alignment(capacity)).ok()?;
+        let layout = Layout::from_size_align(buffer_size as usize, ALIGNMENT).ok()?;
         // SAFETY: the layout has at least `TRAILER_ROOM` bytes.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         let head = zcrp_msg {

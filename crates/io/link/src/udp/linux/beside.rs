@@ -32,7 +32,9 @@ impl UdpLink {
             (Some(ip), _) => SocketAddr::new(ip, bound.port()),
             (None, _) => bound,
         };
-        let mut link = self.beside(local, options)?;
+        let to = Name::new(canonical(peer), local.is_ipv6()).ok_or(io::ErrorKind::InvalidInput)?;
+        // While it is bound and has no peer, the kernel takes it for the one that hears everybody, and what comes then is lost.
+        let mut link = self.beside(local, options, |fd| to.connect(fd))?;
         link.connect_from(peer, None)?;
         Ok(link)
     }
@@ -52,18 +54,24 @@ impl UdpLink {
     /// # Errors
     /// If this link's descriptor is the caller's, or if the address cannot be bound.
     pub fn bind_again(&self, bound: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
-        let link = self.beside(bound, options)?;
+        let link = self.beside(bound, options, |_| Ok(()))?;
         share(link.read_fd, 0)?;
         Ok(link)
     }
 
-    fn beside(&self, at: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
+    /// A link bound to `at`, with whose socket `at_once` does what cannot wait until it is set up.
+    fn beside(
+        &self,
+        at: SocketAddr,
+        options: &UdpOptions,
+        at_once: impl FnOnce(RawFd) -> io::Result<()>,
+    ) -> io::Result<Self> {
         if self.socket.is_none() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "a caller's socket shares no port"));
         }
         let socket = Self::bind_with(at, (libc::SOL_SOCKET, libc::SO_REUSEPORT), |name, fd| {
             share(self.read_fd, 1)?;
-            let bound = name.bind(fd);
+            let bound = name.bind(fd).and_then(|()| at_once(fd));
             share(self.read_fd, 0)?;
             bound
         })?;

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use xshell::{Shell, cmd};
 
+use crate::suite::Program;
 use crate::{lint, python, suite, trace};
 
 /// A program that some tests call, and what is skipped without it.
@@ -56,20 +57,30 @@ const NO_SKIPS: &str = "PINNACE_NO_SKIPS";
 pub(crate) fn test(root: &Path) -> Result<()> {
     let shell = shell(root)?;
     let are_there = provide_tools(&shell);
-    {
-        // Models of shared memory, in which every interleaving is tried: they replace the atomics, so they are built apart, and
-        // nothing but what tries them has to be fast.
-        let _flags = shell.push_env("RUSTFLAGS", "--cfg loom");
-        let fast = ["loom", "pinnace-qbuf"].map(|package| format!("profile.dev.package.{package}.opt-level=3"));
-        let fast = fast.iter().flat_map(|setting| ["--config", setting]);
-        let models = ["--lib", "--target-dir", "target/loom", "models"];
-        cmd!(shell, "cargo test --locked -p pinnace-qbuf {fast...} {models...}").run()?;
-    }
-    let python = python::test(&shell, root);
+    let models = models(root);
+    // They are built beside what else is.
+    let models = models.start(root, ("RUSTFLAGS", "--cfg loom"))?;
+    let python = python::install(&shell, root);
+    let programs = suite::build(root);
+    let (models, mut programs) = (models.wait(root), programs?);
+    let (python, its_tests) = python.map_or_else(|error| (Err(error), None), |tests| (Ok(()), tests));
+    // They take longest, and wait for most of it.
+    programs.splice(..0, its_tests);
     // Where all programs are there, no test is skipped for want of one (`pinnace_testing::skip`); 0 lets it be.
     let strict = std::env::var(NO_SKIPS).unwrap_or_else(|_| u8::from(are_there).to_string());
-    let tests = suite::run(root, (NO_SKIPS, &strict));
-    python.and(tests)
+    let tests = suite::run(root, &programs, (NO_SKIPS, &strict));
+    models.and(python).and(tests)
+}
+
+/// Models of shared memory, in which every interleaving is tried: they replace the atomics, so they are built apart, and nothing but
+/// what tries them has to be fast.
+fn models(root: &Path) -> Program {
+    let fast = ["loom", "pinnace-qbuf"].map(|package| format!("profile.dev.package.{package}.opt-level=3"));
+    let fast = fast.iter().flat_map(|setting| ["--config", setting]);
+    let arguments = ["test", "--locked", "-p", "pinnace-qbuf", "--lib", "--target-dir", "target/loom"];
+    let arguments = arguments.into_iter().chain(fast).chain(["models"]).map(str::to_owned).collect();
+    let source = root.join("crates/foundation/qbuf/src/models.rs");
+    Program { executable: suite::cargo(), arguments, source, folder: root.to_owned() }
 }
 
 /// Everything that is not a test, the quick ones first.

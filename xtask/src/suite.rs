@@ -37,33 +37,31 @@ struct Target {
     src_path: PathBuf,
 }
 
-/// The tests of one file, and of what it includes.
-struct Program {
-    executable: PathBuf,
-    source: PathBuf,
+/// The tests of one file, and of what it includes; or others, which a program runs.
+pub(crate) struct Program {
+    pub(crate) executable: PathBuf,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) source: PathBuf,
     /// Where cargo has it run: the folder of its package.
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 /// A program that runs, and the file of what it prints: a pipe would not end before what it has started and left behind.
-struct Running<'a> {
+pub(crate) struct Running<'a> {
     program: &'a Program,
     child: Child,
     since: Instant,
     output: PathBuf,
 }
 
-/// Builds all tests of the workspace and runs them, with a variable of the environment more; examples in documentation last.
+/// Runs the programs, several at a time, with a variable of the environment more; examples in documentation last.
 ///
 /// # Errors
 ///
-/// If something does not build, or a test fails; all others have run then.
-pub(crate) fn run(root: &Path, variable: (&str, &str)) -> Result<()> {
-    let programs = build(root)?;
-    ensure!(!programs.is_empty(), "cargo has built no tests");
-    let at_a_time = std::thread::available_parallelism().map_or(1, usize::from);
-    let folder = root.join("target/test-output");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+/// If a test fails; all others have run then.
+pub(crate) fn run(root: &Path, programs: &[Program], variable: (&str, &str)) -> Result<()> {
+    // One more than there are processors: together they wait for a third of the time.
+    let at_a_time = 1 + std::thread::available_parallelism().map_or(1, usize::from);
     let mut failed: Vec<&Program> = Vec::new();
     let mut waiting = programs.iter();
     let mut running: Vec<Running<'_>> = Vec::new();
@@ -71,7 +69,7 @@ pub(crate) fn run(root: &Path, variable: (&str, &str)) -> Result<()> {
         while running.len() < at_a_time
             && let Some(program) = waiting.next()
         {
-            running.push(program.start(&folder, variable)?);
+            running.push(program.start(root, variable)?);
         }
         if running.is_empty() {
             break;
@@ -93,7 +91,7 @@ pub(crate) fn run(root: &Path, variable: (&str, &str)) -> Result<()> {
     }
     let arguments = ["test", "--workspace", "--locked", "--no-fail-fast", "--doc"];
     println!("$ cargo {}", arguments.join(" "));
-    let documentation = cargo(root).args(arguments).env(variable.0, variable.1).status()?;
+    let documentation = Command::new(cargo()).current_dir(root).args(arguments).env(variable.0, variable.1).status()?;
     for program in &failed {
         println!("failed: {}", program.name(root));
     }
@@ -102,17 +100,25 @@ pub(crate) fn run(root: &Path, variable: (&str, &str)) -> Result<()> {
     Ok(())
 }
 
-fn cargo(root: &Path) -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root);
-    cargo
+/// The cargo that runs this.
+pub(crate) fn cargo() -> PathBuf {
+    std::env::var_os("CARGO").map_or_else(|| "cargo".into(), PathBuf::from)
 }
 
-/// Builds all tests, and what they run.
-fn build(root: &Path) -> Result<Vec<Program>> {
+/// Builds all tests of the workspace, and what they run.
+///
+/// # Errors
+///
+/// If something does not build.
+pub(crate) fn build(root: &Path) -> Result<Vec<Program>> {
     let arguments = ["test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics"];
     println!("$ cargo {}", arguments.join(" "));
-    let built = cargo(root).args(arguments).stderr(Stdio::inherit()).output().context("cargo does not run")?;
+    let built = Command::new(cargo())
+        .current_dir(root)
+        .args(arguments)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo does not run")?;
     ensure!(built.status.success(), "the tests do not build");
     let said = String::from_utf8(built.stdout).context("cargo speaks UTF-8")?;
     let mut programs = Vec::new();
@@ -127,19 +133,24 @@ fn build(root: &Path) -> Result<Vec<Program>> {
         } = message
         {
             let folder = manifest.parent().context("a manifest lies in a folder")?.to_path_buf();
-            programs.push(Program { executable, source, folder });
+            programs.push(Program { executable, arguments: Vec::new(), source, folder });
         }
     }
+    ensure!(!programs.is_empty(), "cargo has built no tests");
     programs.sort_by(|one, other| one.source.cmp(&other.source));
     Ok(programs)
 }
 
 impl Program {
-    fn start(&self, folder: &Path, (key, value): (&str, &str)) -> Result<Running<'_>> {
+    /// Starts it, with a variable of the environment more.
+    pub(crate) fn start(&self, root: &Path, (key, value): (&str, &str)) -> Result<Running<'_>> {
+        let folder = root.join("target/test-output");
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let name = self.executable.file_name().context("a program has a name")?;
         let output = folder.join(name).with_extension("txt");
         let file = File::create(&output).with_context(|| format!("cannot make {}", output.display()))?;
         let child = Command::new(&self.executable)
+            .args(&self.arguments)
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder)
             .env("RUST_TEST_THREADS", std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| THREADS.to_owned()))
@@ -159,6 +170,22 @@ impl Program {
 }
 
 impl Running<'_> {
+    /// Waits until it has ended, and shows what it printed.
+    ///
+    /// # Errors
+    ///
+    /// If a test fails.
+    pub(crate) fn wait(mut self, root: &Path) -> Result<()> {
+        loop {
+            if let Some(passed) = self.ended()? {
+                self.show(root)?;
+                ensure!(passed, "failed: {}", self.program.name(root));
+                return Ok(());
+            }
+            std::thread::sleep(GLANCE);
+        }
+    }
+
     /// Whether its tests passed, if it has ended.
     fn ended(&mut self) -> Result<Option<bool>> {
         if let Some(status) = self.child.try_wait()? {

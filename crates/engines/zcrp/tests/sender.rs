@@ -336,6 +336,28 @@ fn a_report_that_was_lost_and_is_repeated_measures_nothing() {
 }
 
 #[test]
+fn who_kept_what_was_cut_before_knows_that_size_and_not_the_one_of_its_copies() {
+    //= Z-5 test
+    let config = Config { unit_size: UnitSize::Whole(1472), ..config() };
+    let (mut half, large, first) = started(&config, 3000);
+    assert_eq!(large.iter().map(|unit| unit.length).collect::<Vec<_>>(), [1444, 1444, 112]);
+    // The acknowledgement is lost, and a request is late.
+    let mut newest = None;
+    while newest.is_none() {
+        half.millis(100);
+        half.feed(&request(&[(0, 3000)]));
+        let small = units(&mut half).into_iter().rfind(|unit| unit.length == 1172);
+        newest = small.map(|unit| unit.sequence);
+    }
+    half.feed(&ack(true, &[first, newest.unwrap().wrapping_add(1)]));
+    assert_eq!(half.tx().unit_bytes(), Some(1472));
+    let again = units(&mut half);
+    assert_eq!(again.iter().map(|unit| unit.length).collect::<Vec<_>>(), [1444, 1444, 112]);
+    half.feed(&ack(true, &[first, again[2].sequence.wrapping_add(1)]));
+    assert!(half.take_events().iter().any(sent(0, Ok(()))));
+}
+
+#[test]
 fn a_late_acknowledgement_measures_nothing_because_it_may_repeat_one_that_was_lost() {
     //= Z-12 test
     // At most a second, which a path as long as that needs, and no measure.
@@ -597,6 +619,20 @@ fn whoever_asks_for_all_but_the_first_has_had_it_from_another() {
 }
 
 #[test]
+fn two_strays_are_not_all_the_time() {
+    //= Z-19 test
+    let later = request(&[(1, 10), (2, 10)]);
+    let mut half = Half::sender(&config());
+    half.send(&bytes(10));
+    half.feed(&later);
+    half.millis(12_000);
+    half.feed(&later);
+    assert!(half.take_events().is_empty());
+    half.feed(&request(&[(0, 10)]));
+    assert_eq!(names(&units(&mut half)), [(0, 0)]);
+}
+
+#[test]
 fn whoever_asks_for_nothing_but_what_has_ended_was_started_again() {
     //= Z-13, Z-19 test
     let first = request(&[(0, 10)]);
@@ -757,6 +793,24 @@ fn what_goes_after_a_withdrawal_takes_the_place_of_what_nobody_has_asked_for() {
     half.feed(&ack(true, &[first.wrapping_add(1), first.wrapping_add(2)]));
     let events = half.take_events();
     assert!(events.iter().any(sent(0, Ok(()))) && events.iter().any(sent(1, Ok(()))), "{events:?}");
+}
+
+#[test]
+fn a_request_for_a_message_far_on_is_for_no_other_after_a_withdrawal() {
+    //= Z-3, Z-13 test
+    let mut half = Half::sender(&config());
+    for _ in 0..10 {
+        half.send(&bytes(10));
+    }
+    half.feed(&request(&[(1030, 1000)]));
+    let now = half.now;
+    half.call(|engine| engine.sender_mut().unwrap().withdraw(now));
+    for _ in 0..10 {
+        half.send(&bytes(10));
+    }
+    assert_eq!(names(&units(&mut half)), [], "nobody has asked for one");
+    half.feed(&request(&[(6, 10)]));
+    assert_eq!(names(&units(&mut half)), [(6, 0)]);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! dropped without being kept. A report covers what is new and once more what the reports before it covered, up to
 //! [`REMEMBERED`] of them, so that the loss of a few acknowledgements costs nothing: what has come without a gap is one
 //! interval, however much it is. Where not all of it may leave, it is the newest part that does: what is not said is sent
-//! again, and that is newer. Always true: `kept` and `lost` are disjoint; what lies below the reports remembered is
+//! again, and that is newer. So what leaves is in proportion to what comes. Always true: `kept` and `lost` are disjoint; what lies below the reports remembered is
 //! forgotten; all numbers lie within 2^16 of the highest.
 
 use crate::Config;
@@ -22,6 +22,9 @@ const MANY_RANGES: usize = 64;
 const FIRST_UNITS: u32 = 16;
 /// Reports of which the next one says again what they said: a burst of losses is seldom longer.
 const REMEMBERED: usize = 16;
+/// Datagrams of the newest report that are remembered, the newest of them. Few take as many; but numbers that come downwards,
+/// each apart from the others, take one each, and all of them would be said again for each that comes.
+const DATAGRAMS: usize = 8;
 /// Bytes of a datagram for each range that may be said again: so these take half of it at most, with both numbers of each.
 const BYTES_PER_RANGE: usize = 16;
 
@@ -51,6 +54,9 @@ pub(super) struct Report {
     most_ranges: usize,
     /// How far the report being written has come.
     writing: Option<u64>,
+    /// Where its datagrams begin: the newest of them, and how many there are.
+    begun: VecDeque<u64>,
+    datagrams: usize,
     units: u32,
     bytes: u64,
     since: Option<Time>,
@@ -81,6 +87,8 @@ impl Report {
             reported_ranges: 0,
             most_ranges: config.control_capacity() / BYTES_PER_RANGE,
             writing: None,
+            begun: VecDeque::with_capacity(DATAGRAMS + 1),
+            datagrams: 0,
             units: 0,
             bytes: 0,
             since: None,
@@ -196,6 +204,9 @@ impl Report {
         {
             judged += self.lost.insert(gap.low..gap.high);
             self.low = self.low.min(gap.low);
+            if let Some(from) = &mut self.writing {
+                *from = gap.low.min(*from);
+            }
             self.gaps.pop_front();
         }
         if judged > 0 {
@@ -326,6 +337,8 @@ impl Report {
                     *low = self.low.min(*low);
                 }
                 self.reported.push_back(self.low);
+                self.begun.clear();
+                self.datagrams = 0;
                 self.reported.front().copied().unwrap_or(self.low)
             }
         };
@@ -335,6 +348,11 @@ impl Report {
             return None;
         };
         let span = u64::from(MAX_BLOCK_SPAN) - 1;
+        self.begun.push_back(first);
+        self.datagrams += 1;
+        if self.begun.len() > DATAGRAMS {
+            self.begun.pop_front();
+        }
         high = high.min(first + span);
         let mut writer = ControlWriter::new(space);
         writer.push(first as u32);
@@ -370,9 +388,13 @@ impl Report {
         // The newest is said again in any case.
         while self.reported.len() > REMEMBERED || (self.reported.len() > 1 && self.ranges() > self.most_ranges) {
             self.reported.pop_front();
-            let low = self.reported.front().copied().unwrap_or(self.low);
-            self.kept.pop_front_below(low);
-            self.lost.pop_front_below(low);
+            self.forget_below(self.reported.front().copied().unwrap_or(self.low));
+        }
+        if self.datagrams > DATAGRAMS
+            && let Some(low) = self.begun.iter().copied().min()
+        {
+            self.reported.iter_mut().for_each(|reported| *reported = low.max(*reported));
+            self.forget_below(low);
         }
         self.reported_ranges = self.ranges();
         if self.units >= self.most_units && !self.has_waited {
@@ -383,6 +405,11 @@ impl Report {
         self.bytes = 0;
         self.since = None;
         self.urgent = None;
+    }
+
+    fn forget_below(&mut self, low: u64) {
+        self.kept.pop_front_below(low);
+        self.lost.pop_front_below(low);
     }
 
     /// Whether something has not been reported, or not in full.
@@ -478,6 +505,33 @@ mod tests {
         report.on_kept(Time::ZERO, BASE + 11, 10);
         let blocks = write_all(&mut report);
         assert_eq!(blocks, [[(10, 15, true)]]);
+    }
+
+    #[test]
+    fn numbers_that_come_downwards_are_said_a_few_times_each() {
+        //= Z-11 test
+        let mut report = report_of(&[60_000]);
+        let mut said = write_all(&mut report).len();
+        for number in (1..=10_000).rev() {
+            assert!(report.on_kept(Time::ZERO, BASE + 2 * number, 0));
+            said += write_all(&mut report).len();
+        }
+        assert!(said <= 10 * 10_000, "{said} datagrams for 10,001");
+        assert!(report.ranges() <= 2 * DATAGRAMS, "{} are remembered", report.ranges());
+    }
+
+    #[test]
+    fn a_loss_that_is_found_behind_what_was_said_is_in_the_report() {
+        //= Z-10 test
+        let mut report = report_of(&[10, 12, 14, 16]);
+        let mut space = [0; 16];
+        for _ in 0..2 {
+            assert!(report.write(&mut space, usize::MAX).is_some() && report.writing.is_some());
+        }
+        // The first gap is three numbers old now, and not all has been written.
+        assert_eq!(report.judge_gaps(Time::ZERO, 3, Duration::from_millis(5)), 1);
+        let said = write_all(&mut report).concat();
+        assert!(said.contains(&(11, 12, false)), "{said:?}");
     }
 
     #[test]

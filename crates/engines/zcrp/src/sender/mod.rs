@@ -27,6 +27,8 @@ use transit::{Fate, Run, Timeouts, Transit};
 const IDLE_ANSWER_DELAY: Duration = Duration::from_millis(20);
 /// The time-out is doubled up to this.
 const BACK_OFF_CAP: Duration = Duration::from_secs(1);
+/// Requests come at least once a second: after so long without one they are not said to come all the time.
+const PASSED_OVER_PAUSE: Duration = Duration::from_secs(3);
 /// For how long the fastest that arrived is remembered.
 const RATE_WINDOW: Duration = Duration::from_millis(100);
 
@@ -88,8 +90,8 @@ pub struct Sender {
     idle_due: Option<Time>,
     /// A request named only messages that nobody has sent: when to say so, if that is still so then.
     idle_answer: Option<Time>,
-    /// Since when later messages have been requested, but never the first of all that have not ended.
-    passed_over_since: Option<Time>,
+    /// Since when later messages have been requested, but never the first of all that have not ended; and when the last time.
+    passed_over: Option<(Time, Time)>,
     held: bool,
     /// Since when a train waits to become fuller.
     held_since: Option<Time>,
@@ -139,7 +141,7 @@ impl Sender {
             liveness: Liveness::new(config.peer_timeout),
             idle_due: None,
             idle_answer: None,
-            passed_over_since: None,
+            passed_over: None,
             held: false,
             held_since: None,
             closed: None,
@@ -398,11 +400,15 @@ impl Sender {
     //= Z-19
     fn watch_pairing(&mut self, now: Time, highest: Option<u64>) {
         if self.messages.front().is_none_or(|first| first.state != State::Waiting) {
-            self.passed_over_since = None;
-        } else if highest.is_some_and(|highest| highest != self.base)
-            && *self.passed_over_since.get_or_insert(now) + self.config.peer_timeout <= now
-        {
-            self.fail_all(Failure::PeerGone);
+            self.passed_over = None;
+        } else if highest.is_some_and(|highest| highest != self.base) {
+            let (since, newest) = self.passed_over.unwrap_or((now, now));
+            // Two strays are not all the time.
+            let since = if newest + PASSED_OVER_PAUSE < now { now } else { since };
+            self.passed_over = Some((since, now));
+            if since + self.config.peer_timeout <= now {
+                self.fail_all(Failure::PeerGone);
+            }
         }
     }
 
@@ -476,7 +482,8 @@ impl Sender {
             ready_bytes,
             ..
         } = self;
-        let (mut is_news, mut late, mut has_unsent, mut back_to) = (false, None, false, None);
+        let (mut is_news, mut late, mut has_unsent) = (false, None, false);
+        let (mut knows_present, mut back_to) = (false, None);
         transit.decide(now, low, high, Fate::Acknowledged, |run| {
             // Also what was reported lost: the path has carried it. What a time-out gave up does not open the window again, or
             // where every time-out is too short all would be sent again and again.
@@ -520,7 +527,7 @@ impl Sender {
                     back_to = Some(was_cut_to);
                     return true;
                 }
-                sizing.on_known();
+                knows_present = true;
             }
             if message.state != State::Ended && (message.acknowledge(low, high) || is_one_unit) {
                 if message.next_unit < message.units {
@@ -566,8 +573,11 @@ impl Sender {
             self.messages.pop_front();
             self.base += 1;
         }
+        // Who kept what was cut before acknowledges what is cut anew as a copy of it.
         if let Some(fragment) = back_to.filter(|_| !self.sizing.is_known()) {
             self.cut_to(now, fragment);
+            self.sizing.on_known();
+        } else if knows_present {
             self.sizing.on_known();
         }
         is_news

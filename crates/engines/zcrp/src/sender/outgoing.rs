@@ -135,21 +135,23 @@ fn units_of(size: u32, fragment: u32) -> u32 {
 /// Requests for messages that have not been queued yet, up to 1024 ahead (Z-13). The first pair for a message counts.
 #[derive(Debug)]
 pub(super) struct EarlyRequests {
-    capacities: Box<[Option<u32>]>,
+    /// The message, and the capacity.
+    slots: Box<[Option<(u64, u32)>]>,
     count: usize,
 }
 
 impl EarlyRequests {
     pub(super) fn new() -> Self {
-        Self { capacities: vec![None; Config::REQUESTS_AHEAD as usize].into_boxed_slice(), count: 0 }
+        Self { slots: vec![None; Config::REQUESTS_AHEAD as usize].into_boxed_slice(), count: 0 }
     }
 
-    /// Remembers a request for message `number`, which lies less than 1024 ahead of the next send.
+    /// Remembers a request for message `number`, which lies less than 1024 ahead of the next send. One for a message that was
+    /// as near before the sends in between were taken back is forgotten for it: it comes again.
     pub(super) fn insert(&mut self, number: u64, capacity: u32) {
-        let slot = &mut self.capacities[(number % Config::REQUESTS_AHEAD) as usize];
-        if slot.is_none() {
-            *slot = Some(capacity);
-            self.count += 1;
+        let slot = &mut self.slots[(number % Config::REQUESTS_AHEAD) as usize];
+        if slot.is_none_or(|(other, _)| other != number) {
+            self.count += usize::from(slot.is_none());
+            *slot = Some((number, capacity));
         }
     }
 
@@ -158,8 +160,9 @@ impl EarlyRequests {
         if self.count == 0 {
             return None;
         }
-        let taken = self.capacities[(number % Config::REQUESTS_AHEAD) as usize].take();
-        self.count -= usize::from(taken.is_some());
-        taken
+        let slot = &mut self.slots[(number % Config::REQUESTS_AHEAD) as usize];
+        let (_, capacity) = slot.take_if(|(other, _)| *other == number)?;
+        self.count -= 1;
+        Some(capacity)
     }
 }

@@ -97,6 +97,14 @@ pub struct Limits {
     pub grace: Option<Duration>,
 }
 
+impl Limits {
+    /// Frames, and their bytes, that a host may have taken without [telling](crate::Incoming::set_waiting) the engine: far less
+    /// than makes it hold senders back.
+    pub fn untold(&self) -> (usize, u64) {
+        (self.unreleased / 16, self.bytes / 16)
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

@@ -229,9 +229,9 @@ pub(super) struct Arrivals {
 
 impl Arrivals {
     /// Those of a receiver with these limits. Its engine, which holds senders back while much waits to be taken, is told what
-    /// was taken when it was so much, if it was not told before because some was dropped: far less than makes it hold them back.
+    /// was taken when it was so much, if it was not told before because some was dropped.
     pub(super) fn within(limits: &Limits) -> Self {
-        Self { tell_after: (limits.unreleased / 16, limits.bytes / 16), ..Self::default() }
+        Self { tell_after: limits.untold(), ..Self::default() }
     }
 
     /// Takes the oldest; says whether the engine should be [told](Arrivals::tell) of it.

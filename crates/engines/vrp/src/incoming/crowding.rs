@@ -45,7 +45,8 @@ pub(super) fn waits_for_room(contract: &LossContract) -> bool {
 
 impl Incoming {
     /// So many frames and bytes of those that were delivered still wait to be taken, although they may count until they are
-    /// [released](Incoming::release). A host that says nothing is taken to release whatever the application takes.
+    /// [released](Incoming::release). A host that says nothing is taken to release whatever the application takes; it need not
+    /// say so of what is less than [`Limits::untold`](crate::Limits::untold).
     pub fn set_waiting(&mut self, frames: usize, bytes: u64) {
         let Crowding { frames: all, bytes: sum, .. } = &mut self.crowding;
         (*all, *sum) = (frames, bytes);
@@ -58,18 +59,19 @@ impl Incoming {
         self.let_in();
     }
 
-    /// Whether a frame of `size` bytes, and then as many as its sender may have under way, had better wait. One for which
-    /// nobody waits is always taken.
+    /// Whether a frame of `size` bytes, and then as many as its sender may have under way, had better wait. One that waits for
+    /// nobody, as far as is known, is always taken: or nobody would ever let it in.
     pub(super) fn is_crowded(&self, size: u32) -> bool {
-        self.is_crowded_by(0, u64::from(size))
+        self.is_crowded_by(0, 0, u64::from(size))
     }
 
-    /// The same, once `frames` of `bytes` more have become complete, the last of them among them.
-    fn is_crowded_by(&self, frames: usize, bytes: u64) -> bool {
+    /// The same, once `frames` of `bytes` more have become complete.
+    fn is_crowded_by(&self, frames: usize, bytes: u64, size: u64) -> bool {
         let limits = &self.config.limits;
-        let (waiting, most) = (self.crowding.frames + frames, limits.unreleased / 2);
+        let (frames, bytes) = (self.crowding.frames + frames, self.crowding.bytes.saturating_add(bytes));
         // What is left is for what is under way.
-        waiting > 0 && (waiting > most || self.crowding.bytes.saturating_add(bytes) > limits.bytes / 8 * 5)
+        let is_full = bytes.saturating_add(size) > limits.bytes / 8 * 5;
+        frames > limits.unreleased / 2 || bytes > limits.untold().1 && is_full
     }
 
     /// The last packet of frame `index` has come and was not taken.
@@ -89,11 +91,10 @@ impl Incoming {
         while let Some(&(index, id)) = self.crowding.held_back.front() {
             let is_waiting = |frame: &&Frame| frame.id == id && frame.incomplete().is_some();
             if let Some(size) = self.frames.get(index).filter(is_waiting).map(|frame| u64::from(frame.size)) {
-                bytes += size;
-                if self.is_crowded_by(frames, bytes) {
+                if self.is_crowded_by(frames, bytes, size) {
                     return;
                 }
-                frames += 1;
+                (frames, bytes) = (frames + 1, bytes + size);
                 if let Some(frame) = self.frames.get_mut(index) {
                     frame.ask_for_last();
                 }

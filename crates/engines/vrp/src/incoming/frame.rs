@@ -204,7 +204,7 @@ impl Frame {
     /// Whether the frame lacks this packet, its last, which no contract lets go before others have come behind it.
     fn is_last_missing(&self, packet: u32) -> bool {
         let lacks = |incomplete: &Incomplete| !incomplete.decider.is_received(packet);
-        packet + 1 == self.packets && self.incomplete().is_some_and(lacks)
+        packet.checked_add(1) == Some(self.packets) && self.incomplete().is_some_and(lacks)
     }
 
     /// The last packet, which was held back, is wanted now.

@@ -244,7 +244,8 @@ impl Incoming {
         if bytes == 0 {
             return 0;
         }
-        let room = len.min(ControlWriter::EMPTY_BYTES + bytes);
+        // Those of a longer datagram than may be answered with are not answered all.
+        let room = len.min(ControlWriter::EMPTY_BYTES + bytes).min(self.space.len());
         let reply = Reply::new(meta.source, meta.destination, 0, room, pongs());
         let cost = reply.bytes.len();
         self.queue(reply);
@@ -391,7 +392,7 @@ impl Incoming {
             first.has_data = true;
             first.budget += (HEADER_BYTES + data.len()) as u64;
             first.marks += u32::from(marked);
-            if is_crowded && packet + 1 == offer.packets {
+            if is_crowded && packet.checked_add(1) == Some(offer.packets) {
                 first.is_held_back = true;
             } else if frame::decide(&mut first.decider, &mut first.notes, packet, first.budget) {
                 self.counters.packets_received += 1;

@@ -1,6 +1,6 @@
 //! What a receiver does while its application does not take what comes: frames wait for room, and are not refused.
 
-use crate::half::{Half, content, control, data, header};
+use crate::half::{Half, content, control, data, header, raw_data};
 use core::time::Duration;
 use pinnace_vrp::{Config, Limits};
 use pinnace_wire::vrp::{Inline, Tag};
@@ -102,4 +102,34 @@ fn a_frame_that_nobody_waits_for_is_always_taken() {
     }
     half.take();
     assert_eq!(half.counters().frames_received, 1);
+}
+
+//= V-R1, V-R13 test
+#[test]
+fn a_large_frame_does_not_wait_for_a_small_one_that_was_taken_without_a_word() {
+    let mut half = new();
+    half.hear(&header(1, 40, 50, &[]));
+    half.hear(&data(1, 40, 50, 0));
+    assert_eq!(half.counters().frames_received, 1);
+    half.hear(&header(2, 600, 50, &[]));
+    for packet in 0..12 {
+        half.feed(&data(2, 600, 50, packet));
+    }
+    half.take();
+    assert_eq!((half.counters().frames_received, half.counters().packets_held_back), (2, 0));
+}
+
+#[test]
+fn no_packet_is_behind_the_last_of_a_frame_that_waits() {
+    let mut half = new();
+    for number in 0..5 {
+        send(&mut half, number);
+    }
+    half.hear(&header(5, 100, 50, &[]));
+    half.hear(&data(5, 100, 50, 0));
+    half.hear(&raw_data(5, u32::MAX, &[0; 50]));
+    // Before its header as well.
+    half.hear(&raw_data(6, u32::MAX, &[0; 50]));
+    half.hear(&header(6, 100, 50, &[]));
+    assert_eq!((half.counters().frames_received, half.counters().packets_held_back), (5, 0));
 }

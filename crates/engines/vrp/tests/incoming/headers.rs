@@ -156,6 +156,16 @@ fn contract_tags_without_a_header_are_skipped() {
 }
 
 #[test]
+fn of_more_pings_than_an_answer_holds_as_many_are_answered() {
+    //= V-R20 test
+    for (control_bytes, pongs) in [(100, 10), (1452, 160), (1472, 162)] {
+        let mut half = Half::new(Config { control_bytes, ..Config::default() });
+        let said = half.ask(&control(0, &[Tag::Ping([7; 8]); 162]));
+        assert_eq!(said.iter().map(Vec::len).collect::<Vec<_>>(), [7 + 9 * pongs], "{control_bytes}");
+    }
+}
+
+#[test]
 fn a_ping_is_answered_with_its_bytes_and_never_more_than_came() {
     //= V-R20 test
     let mut half = new();

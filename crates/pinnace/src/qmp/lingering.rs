@@ -1,8 +1,8 @@
 //! Endpoints whose sockets are closed, and whose streams are not yet (specs/qmp.md: the engine goes on in the background).
 //!
 //! Always true: an endpoint is kept until all its streams that were closed have come to their ends, and the peers of those
-//! that were reset have been told often enough, and not longer than [`LONGEST`] after the last of them was; a child process
-//! keeps none of its parent's.
+//! that were reset have been told often enough, and not longer than [`LONGEST`] after anything got through or was closed; a child
+//! process keeps none of its parent's.
 
 use super::Endpoint;
 use crate::network::deadline;
@@ -12,18 +12,46 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// After this time a peer that does not read finds its connection gone.
+/// How long closed streams may stand still: afterwards a peer that does not read finds its connection gone.
 pub(super) const LONGEST: Duration = Duration::from_secs(60);
 /// How long the end of a socket waits itself: most streams have ended then, and need nobody else.
 const AT_ONCE: Duration = Duration::from_millis(20);
 /// How often somebody looks after those that are kept.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// How far the closed streams of an endpoint have come.
+///
+/// Always true: while something of them gets through, they do not [stand still](Progress::stands_still).
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    through: u64,
+    since: Instant,
+}
+
+impl Progress {
+    /// They have just been closed.
+    pub fn begin(now: Instant) -> Self {
+        Self { through: 0, since: now }
+    }
+
+    /// Looks again: whether nothing has got through for 60 seconds, so that nobody waits for it any more. A stream that has ended
+    /// counts, and what was repeated does not.
+    pub fn stands_still(&mut self, endpoint: &Endpoint, now: Instant) -> bool {
+        let seen = endpoint.counters();
+        let sent = seen.data_packets_sent - seen.data_packets_resent;
+        let through = sent + seen.contexts_closed + seen.contexts_failed;
+        if through != self.through {
+            *self = Self { through, since: now };
+        }
+        self.since + LONGEST <= now
+    }
+}
+
 /// What a process keeps.
 #[derive(Default)]
 struct Kept {
-    /// The endpoints, and until when. The thread that looks after them runs while there are any.
-    endpoints: Mutex<Vec<(Endpoint, Instant)>>,
+    /// The endpoints. The thread that looks after them runs while there are any.
+    endpoints: Mutex<Vec<(Endpoint, Progress)>>,
     /// Streams of shared memory whose end waits for room.
     finishing: AtomicUsize,
 }
@@ -48,7 +76,7 @@ impl Drop for Finishing {
 static KEPT: OfProcess<Kept> = OfProcess::new();
 
 impl Kept {
-    fn lock(&self) -> MutexGuard<'_, Vec<(Endpoint, Instant)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Endpoint, Progress)>> {
         self.endpoints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -64,12 +92,12 @@ pub(super) fn keep(endpoint: Endpoint) {
     }
     let mine = KEPT.get();
     let mut kept = mine.lock();
-    let until = Instant::now() + LONGEST;
+    let progress = Progress::begin(Instant::now());
     if let Some((_, known)) = kept.iter_mut().find(|(known, _)| known.inner.is_same(&endpoint.inner)) {
-        *known = until;
+        *known = progress;
         return;
     }
-    kept.push((endpoint, until));
+    kept.push((endpoint, progress));
     if kept.len() == 1 && thread::Builder::new().name("pinnace-linger".into()).spawn(|| look_after(mine)).is_err() {
         kept.clear();
     }
@@ -101,9 +129,10 @@ fn look_after(mine: &Kept) {
         thread::sleep(LOOK);
         let mut kept = mine.lock();
         let now = Instant::now();
-        let (over, still): (Vec<_>, Vec<_>) =
-            kept.drain(..).partition(|(endpoint, until)| *until <= now || !endpoint.inner.is_lingering());
-        *kept = still;
+        let is_over = |(endpoint, progress): &mut (Endpoint, Progress)| {
+            !endpoint.inner.is_lingering() || progress.stands_still(endpoint, now)
+        };
+        let over: Vec<_> = kept.extract_if(.., is_over).collect();
         let is_empty = kept.is_empty();
         drop(kept);
         // Their ends may take time.
@@ -111,5 +140,27 @@ fn look_after(mine: &Kept) {
         if is_empty {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::qmp::{Listener, Options};
+
+    #[test]
+    fn what_goes_on_is_waited_for_and_what_stands_still_is_not() {
+        let listener = Listener::bind("127.0.0.1:0", &Options::default()).unwrap();
+        let endpoint = Endpoint::client_of(listener.local_addr(), &Options::default()).unwrap();
+        let stream = endpoint.connect(listener.local_addr()).unwrap();
+        let (peer, begun) = (listener.accept().unwrap(), Instant::now());
+        let (mut progress, at) = (Progress::begin(begun), |seconds| begun + Duration::from_secs(seconds));
+        for step in 1..=3 {
+            assert_eq!(stream.write(b"x").unwrap(), 1);
+            assert_eq!(peer.read(&mut [0]).unwrap(), 1);
+            assert!(!progress.stands_still(&endpoint, at(step * 100)), "{step}");
+            assert!(!progress.stands_still(&endpoint, at(step * 100 + 59)), "{step}");
+        }
+        assert!(progress.stands_still(&endpoint, at(360)));
     }
 }

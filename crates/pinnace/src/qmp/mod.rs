@@ -36,7 +36,7 @@ mod stream;
 pub use crate::copies::Copied;
 pub use crate::xtp::{KeepAlive, Patience};
 pub use endpoint::{Endpoint, Woken};
-pub use lingering::settle;
+pub use lingering::{Progress, settle};
 pub use listener::Listener;
 pub use options::{Carrier, Options};
 pub use pinnace_link::{EtherAddress, EtherAddressError};

@@ -4,11 +4,9 @@
 //! as often as they are; when the endpoint goes, the last ends are said a few times more, as nobody acknowledges the last word,
 //! and nobody is left later to be asked for it.
 
-use pinnace::qmp::Endpoint;
+use pinnace::qmp::{Endpoint, Progress};
 use std::time::{Duration, Instant};
 
-/// How long closed streams may stand still: afterwards a peer that does not read finds its connection gone.
-const LONGEST: Duration = Duration::from_secs(60);
 /// How often it is looked whether closed streams have ended.
 const LOOK: Duration = Duration::from_millis(5);
 /// How long an endpoint waits for the next stream that is opened to its peer.
@@ -17,8 +15,8 @@ const REST: Duration = Duration::from_secs(10);
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Leaving {
-    /// Streams that were closed come to their ends. So much has got through, the last of it then.
-    Ends { through: u64, since: Instant, look_at: Instant },
+    /// Streams that were closed come to their ends.
+    Ends { progress: Progress, look_at: Instant },
     /// It may be wanted again until then.
     Rests { until: Instant },
     /// The ends have been said again so often, and are the next time then.
@@ -29,7 +27,7 @@ pub(super) enum Leaving {
 
 impl Leaving {
     pub(super) fn begin(now: Instant) -> Self {
-        Self::Ends { through: 0, since: now, look_at: now }
+        Self::Ends { progress: Progress::begin(now), look_at: now }
     }
 
     /// When it goes on.
@@ -59,16 +57,10 @@ impl Leaving {
                     part(0)
                 }
             }
-            Self::Ends { through, since, .. } => {
-                let seen = endpoint.counters();
-                let sent = seen.data_packets_sent - seen.data_packets_resent;
-                let seen = sent + seen.contexts_closed + seen.contexts_failed;
-                let since = if seen == through { since } else { now };
-                if since + LONGEST <= now {
-                    return Self::Over;
-                }
-                Self::Ends { through: seen, since, look_at: now + LOOK }
+            Self::Ends { mut progress, .. } if !progress.stands_still(endpoint, now) => {
+                Self::Ends { progress, look_at: now + LOOK }
             }
+            Self::Ends { .. } => Self::Over,
             Self::Rests { until } if until <= now => part(0),
             Self::Partings { said, at } if at <= now => part(said),
             other => other,

@@ -5,6 +5,7 @@ mod common;
 
 use common::{Listening, objects, pinnace, run, text, wait_until};
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
 
@@ -110,6 +111,26 @@ fn a_process_that_is_asked_for_and_not_seen_is_named() {
     assert!(code == Some(0) && out.contains(&said) && err.is_empty(), "{out}{err}");
     let (code, out, err) = top(&pid, &["--json"]);
     assert!(code == Some(0) && out.is_empty() && err.contains(&said), "{out}{err}");
+}
+
+/// One that has nobody to talk with any more, and ends while it is looked at.
+#[test]
+fn a_process_without_connections_is_named_and_so_is_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("counters");
+    let mut listener = pinnace(&["listen", "127.0.0.1:0", "--keep", "--no-input"]);
+    let mut listening = Listening::of(listener.env("PINNACE_COUNTERS", &place).stdout(Stdio::null()));
+    // Behind the first connection there is a file.
+    assert_eq!(run(&["connect", &listening.address]).status.code(), Some(0));
+    let pid = listening.id().to_string();
+    let mut top = pinnace(&["top", "--every", "50ms", "--pid", &pid]);
+    let mut top = Killed(top.env("PINNACE_COUNTERS", &place).stdout(Stdio::piped()).spawn().unwrap());
+    let mut said = BufReader::new(top.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let alone = format!("process {pid} has no connections now");
+    assert!(said.any(|line| line.contains(&alone)));
+    listening.kill();
+    let over = format!("process {pid} has ended");
+    assert!(said.any(|line| line.contains(&over)));
 }
 
 #[test]

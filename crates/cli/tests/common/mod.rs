@@ -77,20 +77,25 @@ impl Listening {
         Self { child: Some(child), stderr, stdout: None, address }
     }
 
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
     pub(crate) fn signal(&mut self, signal: &str) {
-        let id = self.child.as_ref().expect("it runs").id().to_string();
+        let id = self.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().expect("kill runs").success());
     }
 
     /// How many threads it has.
     pub(crate) fn threads(&self) -> usize {
-        let tasks = format!("/proc/{}/task", self.child.as_ref().expect("it runs").id());
+        let tasks = format!("/proc/{}/task", self.id());
         std::fs::read_dir(tasks).expect("it runs").count()
     }
 
     /// How long it has worked, in hundredths of a second.
     pub(crate) fn ticks(&self) -> u64 {
-        let stat = format!("/proc/{}/stat", self.child.as_ref().expect("it runs").id());
+        let stat = format!("/proc/{}/stat", self.id());
         let stat = std::fs::read_to_string(stat).expect("it runs");
         // User and system time, counted from behind the name.
         let fields = stat.rsplit(')').next().expect("a name in brackets").split_whitespace();

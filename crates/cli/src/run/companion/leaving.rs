@@ -57,10 +57,10 @@ impl Leaving {
                     part(0)
                 }
             }
-            Self::Ends { mut progress, .. } if !progress.stands_still(endpoint, now) => {
-                Self::Ends { progress, look_at: now + LOOK }
-            }
-            Self::Ends { .. } => Self::Over,
+            Self::Ends { mut progress, .. } => match progress.stands_still(endpoint, now) {
+                false => Self::Ends { progress, look_at: now + LOOK },
+                true => Self::Over,
+            },
             Self::Rests { until } if until <= now => part(0),
             Self::Partings { said, at } if at <= now => part(said),
             other => other,

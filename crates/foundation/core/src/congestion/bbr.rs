@@ -40,8 +40,15 @@ const HASTY_ROUNDS: u64 = 8;
 enum Mode {
     Startup,
     Drain,
-    ProbeBandwidth { phase: usize, since: Time },
-    ProbeRtt { until: Option<Time>, round: u64 },
+    ProbeBandwidth {
+        phase: usize,
+        since: Time,
+    },
+    /// `window`: what there was before.
+    ProbeRtt {
+        until: Option<Time>,
+        window: u64,
+    },
 }
 
 /// The BBR controller.
@@ -55,6 +62,8 @@ pub struct Bbr {
     round: u64,
     /// The round ends with the acknowledgement of something sent after this much was delivered.
     round_ends: u64,
+    /// What was sent before this much was delivered, and in the look at the bare round trip, left with a small window.
+    limited_below: u64,
     pipe: FullPipe,
     aggregation: Aggregation,
     loss: LossBound,
@@ -87,6 +96,7 @@ impl Bbr {
             min_rtt_at: now,
             round: 0,
             round_ends: 0,
+            limited_below: 0,
             pipe: FullPipe::default(),
             aggregation: Aggregation::new(now),
             loss: LossBound::new(percent.min(Self::MOST_PATH_LOSS)),
@@ -137,12 +147,18 @@ impl Bbr {
         }
     }
 
-    /// Whether a new round begins with `ack`.
+    /// Whether the window of a look at the bare round trip has bounded what `ack` acknowledges: its rate says little about the path.
+    fn is_limited(&self, ack: &AckSample) -> bool {
+        matches!(self.mode, Mode::ProbeRtt { .. }) || ack.delivered_at_send < self.limited_below
+    }
+
+    /// Whether a new round begins with `ack`. Those of a look at the bare round trip are not counted: on a short path it takes many,
+    /// and the model would forget the rate.
     fn count_round(&mut self, ack: &AckSample) -> bool {
         let begins = ack.delivered_at_send >= self.round_ends;
         if begins {
             self.round_ends = ack.delivered;
-            self.round += 1;
+            self.round += u64::from(!self.is_limited(ack));
         }
         begins
     }
@@ -194,13 +210,15 @@ impl Bbr {
             // Silence had emptied the queue, and the bare round trip is still what it was.
             self.min_rtt_at = ack.now;
         }
-        if let Mode::ProbeRtt { until, round } = self.mode {
+        if let Mode::ProbeRtt { until, window } = self.mode {
             match until {
                 None if ack.in_flight_after <= self.probe_rtt_window() => {
-                    self.mode = Mode::ProbeRtt { until: Some(ack.now + PROBE_RTT_LASTS), round: self.round };
+                    self.mode = Mode::ProbeRtt { until: Some(ack.now + PROBE_RTT_LASTS), window };
                 }
-                Some(until) if round_begins && self.round > round && ack.now >= until => {
+                Some(until) if round_begins && ack.now >= until => {
                     self.min_rtt_at = ack.now;
+                    self.limited_below = ack.delivered.saturating_add(ack.in_flight_after);
+                    self.window = self.window.max(window);
                     if self.pipe.full {
                         self.probe_bandwidth(ack.now);
                     } else {
@@ -211,7 +229,7 @@ impl Bbr {
             }
         } else if expired && self.pipe.full && !ack.app_limited {
             // What is limited by the application leaves the queue empty by itself, and measures without being asked.
-            self.mode = Mode::ProbeRtt { until: None, round: self.round };
+            self.mode = Mode::ProbeRtt { until: None, window: self.window };
         }
     }
 
@@ -273,8 +291,9 @@ impl Congestion for Bbr {
     fn on_ack(&mut self, ack: &AckSample) {
         self.timed_out = false;
         let round_begins = self.count_round(ack);
+        let is_limited = ack.app_limited || self.is_limited(ack);
         if let Some(rate) = ack.delivery_rate
-            && (!ack.app_limited || self.rate.value().is_none_or(|best| rate >= best))
+            && (!is_limited || self.rate.value().is_none_or(|best| rate >= best))
         {
             self.rate.insert(self.round, rate);
         }

@@ -17,6 +17,8 @@ struct Bottleneck {
     bytes_per_second: u64,
     queue: u64,
     rtt: Duration,
+    /// So much longer is the way from the second second on.
+    detour: Duration,
     loss: f64,
     busy_until: Time,
     random: Random,
@@ -24,7 +26,8 @@ struct Bottleneck {
 
 impl Bottleneck {
     fn new(bytes_per_second: u64, queue: u64, rtt: Duration, loss: f64) -> Self {
-        Self { bytes_per_second, queue, rtt, loss, busy_until: Time::ZERO, random: Random::from_seed(1) }
+        let (detour, busy_until, random) = (Duration::ZERO, Time::ZERO, Random::from_seed(1));
+        Self { bytes_per_second, queue, rtt, detour, loss, busy_until, random }
     }
 
     /// When the acknowledgement of a packet sent `now` comes back, unless it is lost.
@@ -35,7 +38,8 @@ impl Bottleneck {
         }
         self.busy_until =
             now.max(self.busy_until) + Duration::from_nanos(bytes * 1_000_000_000 / self.bytes_per_second);
-        (!self.random.chance(self.loss)).then_some(self.busy_until + self.rtt)
+        let detour = if now >= Time::ZERO + Duration::from_secs(1) { self.detour } else { Duration::ZERO };
+        (!self.random.chance(self.loss)).then_some(self.busy_until + self.rtt + detour)
     }
 }
 
@@ -233,6 +237,19 @@ fn bbr_fills_fast_and_slow_paths_without_standing_queues() {
         // A quarter more for a round trip, and a few packets, is what the cycle may queue.
         let packets = Duration::from_nanos(16 * MSS * 1_000_000_000 / rate);
         assert!(flow.worst_rtt[1] <= rtt * 3 / 2 + packets, "{:?} over {rtt:?}", flow.worst_rtt[1]);
+    }
+}
+
+#[test]
+fn bbr_does_not_forget_the_rate_while_it_looks_at_the_bare_round_trip() {
+    // After ten seconds without one as short as the first: for 200 ms, which are many rounds of a short path.
+    for (rate, rtt) in [(125_000_000, ms(2)), (12_500_000, ms(5)), (12_500_000, ms(10))] {
+        let queue = rate * 4 * rtt.as_millis() as u64 / 1_000 + 20_000;
+        let mut link = Bottleneck { detour: rtt / 4, ..Bottleneck::new(rate, queue, rtt, 0.0) };
+        let flow = single(ControllerKind::Bbr, &mut link, 14);
+        let reached: Vec<u64> = (4..14).map(|second| flow.rate(second, second + 1) * 100 / rate).collect();
+        assert!(reached.iter().all(|percent| *percent >= 80), "{reached:?} % of {rate} B/s, {rtt:?}");
+        assert!(reached.iter().any(|percent| *percent < 93), "{reached:?}: it has not looked");
     }
 }
 

@@ -401,6 +401,23 @@ fn films_are_cast_picture_by_picture() {
 }
 
 #[test]
+fn a_film_that_breaks_off_is_not_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let (film, out) = (folder.path().join("film.y4m"), folder.path().join("out"));
+    let mut bytes = b"YUV4MPEG2 W64 H48 F50:1 Ip A1:1 C420jpeg\n".to_vec();
+    for picture in 0..20 {
+        bytes.extend_from_slice(if picture == 10 { b"FROME\n" } else { b"FRAME\n" });
+        bytes.extend([picture; 64 * 48 * 3 / 2]);
+    }
+    std::fs::write(&film, &bytes).unwrap();
+    let sink = tune(&out, &["--wait", "3"]);
+    let (code, _, err) = end(cast(&film, &[&sink.address], &[]));
+    assert_eq!(code, Some(1), "{err}");
+    let (code, _, err) = sink.finish();
+    assert!(code == Some(3) && err.contains("before the end of the stream"), "{code:?} {err}");
+}
+
+#[test]
 fn mistakes_have_their_codes() {
     let folder = tempfile::tempdir().unwrap();
     let song = wav(folder.path(), 100);

@@ -258,6 +258,9 @@ impl<'a, 's> Transfer<'a, 's> {
             match held {
                 Some(Held::Whole(hash)) => {
                     self.totals.bytes_resumed += item.bytes();
+                    if self.sync {
+                        self.store.sync(&item.path)?;
+                    }
                     let (path, bytes) = (item.path.as_bytes(), item.bytes());
                     self.report.file(Status::AlreadyThere, path, bytes, &hash);
                 }
@@ -350,16 +353,15 @@ impl<'a, 's> Transfer<'a, 's> {
     fn run(mut self) -> Result<Totals, Failed> {
         // Before content comes: it would be in vain where it cannot be written.
         let mut made = self.store.folders();
-        for item in self.items.iter().filter(|item| !item.is_file()) {
-            made.make(&item.path)?;
-        }
+        let mut folders: Vec<usize> = (0..self.items.len()).filter(|at| !self.items[*at].is_file()).collect();
+        // One that another is in comes before it.
+        folders.sort_by_key(|at| self.items[*at].path.as_bytes());
+        folders.iter().try_for_each(|at| made.make(&self.items[*at]))?;
         let missing = self.totals.bytes - self.totals.bytes_resumed;
         self.progress.get_mut().begin("receiving", missing);
         self.content()?;
         // What lies in a folder changes its time, so folders come last, the innermost first.
-        let mut folders: Vec<&Item> = self.items.iter().filter(|item| !item.is_file()).collect();
-        folders.sort_by_key(|item| std::cmp::Reverse(item.path.as_bytes().len()));
-        made.finish(folders)?;
+        made.finish(folders.iter().rev().map(|at| &self.items[*at]))?;
         let failed = self.problems.first().map(|first| {
             let name = self.items[first.entry as usize].path.display();
             let count = self.problems.len();

@@ -234,14 +234,31 @@ impl<'a> Transfer<'a> {
     fn agree(&mut self) -> Result<Vec<Work>, Error> {
         let mut held: Vec<Vec<(u32, Value)>> = vec![Vec::new(); self.sources.len()];
         let mut decisions = Vec::new();
+        let mut said = (0, 0);
         loop {
             let ToSender::Holdings(page) = self.peer.hear_receiver(None)? else {
                 return Err(unsafe_peer("it does not say what it has"));
             };
+            if page.items.is_empty() && !page.last {
+                return Err(unsafe_peer("it sent a page of nothing"));
+            }
             for Holding { entry, held: claim } in page.items {
                 let at = entry as usize;
                 let file = self.sources.get(at).filter(|source| matches!(source.entry.kind, Kind::File { .. }));
                 let Some(source) = file else { return Err(unsafe_peer("it has files that nobody offered")) };
+                // In order, so that what it says of files is bounded by the files.
+                let (first, next) = match &claim {
+                    Held::Whole(_) => (0, u64::MAX),
+                    Held::Chunks(chunks) if chunks.is_sorted_by(|one, other| one.0 < other.0) => {
+                        let end = |chunk: Option<&(u32, Value)>| chunk.map(|(chunk, _)| u64::from(*chunk));
+                        (end(chunks.first()).unwrap_or(0), end(chunks.last()).map_or(0, |last| last + 1))
+                    }
+                    Held::Chunks(_) => (0, 0),
+                };
+                if (entry, first) < said || next == 0 {
+                    return Err(unsafe_peer("it says twice what it has"));
+                }
+                said = (entry, next);
                 let rejected = self.compare(at, source, claim, &mut held[at])?;
                 decisions.extend(rejected.map(|chunks| Decision { entry, chunks }));
             }
@@ -409,6 +426,9 @@ impl<'a> Transfer<'a> {
             let ToSender::Report(page) = self.peer.hear_receiver(None)? else {
                 return Err(unsafe_peer("it does not report what it verified"));
             };
+            if page.items.is_empty() && !page.last {
+                return Err(unsafe_peer("it sent a page of nothing"));
+            }
             for Problem { entry, text } in page.items {
                 problems.insert(entry as usize, protocol::printable(&text));
             }

@@ -106,33 +106,45 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// The folders of a transfer, from when they are made until everything is in them. Those of an earlier one that were made
-/// writable meanwhile get their permissions back if it ends before.
+/// The folders of a transfer, from when they are made until everything is in them. Those that were there before and had to be made
+/// writable meanwhile get their permissions back: they are the user's, and whoever sends does not change them.
 #[derive(Debug)]
 pub(super) struct Folders<'s> {
     store: &'s Store,
-    unlocked: Vec<(SafePath, Mode)>,
+    /// Made by this transfer, or by an attempt at it that ended early.
+    own: BTreeSet<Vec<u8>>,
+    /// An inner one comes after the one that it is in.
+    unlocked: BTreeMap<Vec<u8>, (SafePath, Mode)>,
 }
 
 impl Folders<'_> {
     /// Makes a folder, so that this user can write to it.
-    pub(super) fn make(&mut self, path: &SafePath) -> Result<(), Error> {
-        let before = self.store.make_folder(path)?;
-        self.unlocked.extend(before.map(|mode| (path.clone(), mode)));
+    pub(super) fn make(&mut self, item: &Item) -> Result<(), Error> {
+        let (is_own, before) = self.store.make_folder(item)?;
+        let name = || item.path.as_bytes().to_vec();
+        if is_own {
+            self.own.insert(name());
+        }
+        self.unlocked.extend(before.map(|mode| (name(), (item.path.clone(), mode))));
         Ok(())
     }
 
-    /// Gives them, of which the innermost comes first, their permissions and times.
+    /// Gives them, of which the innermost comes first, their permissions and times; those that were there before keep what they
+    /// have, unless it may be overwritten.
     pub(super) fn finish<'i>(mut self, folders: impl IntoIterator<Item = &'i Item>) -> Result<(), Error> {
-        folders.into_iter().try_for_each(|folder| self.store.finish_folder(folder))?;
-        self.unlocked.clear();
+        for folder in folders {
+            if self.store.overwrite || self.own.contains(folder.path.as_bytes()) {
+                self.store.finish_folder(folder)?;
+                self.unlocked.remove(folder.path.as_bytes());
+            }
+        }
         Ok(())
     }
 }
 
 impl Drop for Folders<'_> {
     fn drop(&mut self) {
-        for (path, mode) in self.unlocked.iter().rev() {
+        for (path, mode) in self.unlocked.values().rev() {
             // Whoever has removed it does not need it.
             let _ = self.store.folder(path).and_then(|folder| rustix::fs::fchmod(&folder, *mode));
         }
@@ -349,21 +361,34 @@ impl Store {
         Ok(Existing::File(file, bytes))
     }
 
-    /// Makes a folder. If there was one in which this user may not write, it may now: its permissions as they were.
-    fn make_folder(&self, path: &SafePath) -> Result<Option<Mode>, Error> {
-        let made = self
-            .parent(path, true)
-            .and_then(|parent| folder_in(&parent, path.split().1, Some(Mode::from_raw_mode(0o777))));
-        let folder = made.map_err(|error| self.cannot("make the folder", Some(path), error))?;
+    /// Makes a folder; nobody may do in it meanwhile what they may not in the end. Whether it is this transfer's; and if this user may
+    /// write in it now, but could not, its permissions as they were.
+    fn make_folder(&self, item: &Item) -> Result<(bool, Option<Mode>), Error> {
+        let path = &item.path;
+        let make = || {
+            let (parent, name) = (self.parent(path, true)?, path.split().1);
+            let mode = Mode::from_raw_mode(item.mode) | Mode::RWXU;
+            let is_own = match rustix::fs::mkdirat(&parent, OsStr::from_bytes(name), mode) {
+                // The next attempt must know that it may change it.
+                Ok(()) => self.open_partial(&made_name(path), OFlags::WRONLY | OFlags::CREATE).map(|_| true)?,
+                Err(Errno::EXIST) => {
+                    rustix::fs::statat(&self.partial, made_name(path), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+                }
+                Err(error) => return Err(error),
+            };
+            Ok((folder_in(&parent, name, None)?, is_own))
+        };
+        let (folder, is_own) = make().map_err(|error| self.cannot("make the folder", Some(path), error))?;
         if rustix::fs::accessat(&folder, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::empty()).is_ok() {
-            return Ok(None);
+            return Ok((is_own, None));
         }
         let unlock = || {
             let mode = Mode::from_raw_mode(rustix::fs::fstat(&folder)?.st_mode);
             rustix::fs::fchmod(&folder, mode | Mode::RWXU)?;
             Ok(mode)
         };
-        unlock().map(Some).map_err(|error| self.cannot("write to the folder", Some(path), error))
+        let before = unlock().map_err(|error| self.cannot("write to the folder", Some(path), error))?;
+        Ok((is_own, Some(before)))
     }
 
     fn folder(&self, path: &SafePath) -> Result<OwnedFd, Errno> {
@@ -372,17 +397,22 @@ impl Store {
 
     /// The folders that a transfer makes.
     pub(super) fn folders(&self) -> Folders<'_> {
-        Folders { store: self, unlocked: Vec::new() }
+        Folders { store: self, own: BTreeSet::new(), unlocked: BTreeMap::new() }
     }
 
     /// Gives a folder its permissions and its time, when everything is in it.
     fn finish_folder(&self, item: &Item) -> Result<(), Error> {
         let finish = || {
             let folder = self.folder(&item.path)?;
-            rustix::fs::fchmod(&folder, Mode::from_raw_mode(item.mode))?;
+            // The bits beyond the nine are this host's: that files in it get its group, say.
+            let own =
+                Mode::from_raw_mode(rustix::fs::fstat(&folder)?.st_mode) & !(Mode::RWXU | Mode::RWXG | Mode::RWXO);
+            rustix::fs::fchmod(&folder, own | Mode::from_raw_mode(item.mode))?;
             rustix::fs::futimens(&folder, &times(item))
         };
-        finish().map_err(|error| self.cannot("set the permissions of", Some(&item.path), error))
+        finish().map_err(|error| self.cannot("set the permissions of", Some(&item.path), error))?;
+        self.remove(&made_name(&item.path));
+        Ok(())
     }
 
     fn open_partial(&self, name: &str, flags: OFlags) -> Result<File, Errno> {
@@ -488,7 +518,8 @@ impl Store {
                 // The next attempt must be able to write to it, whatever permissions the whole file has.
                 let _ = rustix::fs::fchmod(&file, PARTIAL_FILE);
             }
-            named
+            named?;
+            if sync { self.sync_folders(&item.path) } else { Ok(()) }
         };
         place().map_err(|error| match error {
             Errno::EXIST | Errno::ISDIR => match self.existing(&item.path) {
@@ -500,6 +531,27 @@ impl Store {
         })?;
         self.remove(&state_name(&item.path));
         Ok(())
+    }
+
+    /// Has the names on the way to a file, and its own, on the disk.
+    fn sync_folders(&self, path: &SafePath) -> Result<(), Errno> {
+        let mut folder = rustix::io::fcntl_dupfd_cloexec(&self.root, 0)?;
+        for name in path.split().0 {
+            let inner = folder_in(&folder, name, None)?;
+            rustix::fs::fsync(std::mem::replace(&mut folder, inner))?;
+        }
+        rustix::fs::fsync(folder)
+    }
+
+    /// Has a file that was there before on the disk.
+    pub(super) fn sync(&self, path: &SafePath) -> Result<(), Error> {
+        let sync = || {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+            let name = OsStr::from_bytes(path.split().1);
+            rustix::fs::fsync(rustix::fs::openat(self.parent(path, false)?, name, flags, Mode::empty())?)?;
+            self.sync_folders(path)
+        };
+        sync().map_err(|error| self.cannot("write to the disk", Some(path), error))
     }
 
     /// Gives what lies in the hidden folder its name.
@@ -586,6 +638,11 @@ fn content_name(path: &SafePath) -> String {
 /// What arrives of a file, for people.
 pub(super) fn partial_name(item: &Item) -> String {
     format!("what had arrived of {} in {PARTIAL_FOLDER}", item.path.display())
+}
+
+/// Says of a folder that an attempt has made it, and has not finished.
+fn made_name(path: &SafePath) -> String {
+    content_name(path) + ".made"
 }
 
 fn state_name(path: &SafePath) -> String {

@@ -25,6 +25,8 @@ const FLUSH: Duration = Duration::from_secs(1 << 20);
 /// How long the receiving thread waits before it looks whether it should stop: longer than a connection waits before it asks
 /// a silent peer whether it is there.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Zeros in the place of messages that are lost one after the other: where more are, that is only told.
+const MOST_ZEROS: u64 = 64 << 20;
 
 /// What both directions count.
 #[derive(Default)]
@@ -208,7 +210,7 @@ impl Serving {
     }
 
     /// At least so many messages are lost before another one, or before the end. Where all have one length, zeros are in their
-    /// place.
+    /// place, up to [`MOST_ZEROS`].
     fn missed(&self, out: &mut impl Write, messages: u64, before: Option<u64>) -> Result<(), Error> {
         self.counts.messages_lost.fetch_add(messages, Ordering::Relaxed);
         let knows = self.connection.method() == Method::Xtp && before.is_some();
@@ -216,6 +218,8 @@ impl Serving {
             Mode::Records(size) if knows => messages.saturating_mul(size as u64),
             _ => 0,
         };
+        // It is the peer who says how many: nobody may fill the disk with a word.
+        let filled = if filled <= MOST_ZEROS { filled } else { 0 };
         self.bar.suspend(|| self.told.tell(&Event::Missed { before, messages_lost: messages, bytes_filled: filled }));
         io::copy(&mut io::repeat(0).take(filled), out).map_err(|error| Error::output(&error))?;
         Ok(())

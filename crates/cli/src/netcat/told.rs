@@ -6,7 +6,7 @@ use crate::units::count_of;
 use serde::Serialize;
 use std::fmt;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -131,30 +131,32 @@ impl fmt::Display for Event<'_> {
 pub(super) struct Told {
     output: Output,
     pub(super) quiet: bool,
-    log: Option<Mutex<File>>,
+    /// Until it cannot be written to.
+    log: Mutex<Option<File>>,
 }
 
 impl Told {
     pub(super) fn new(output: Output, quiet: bool, log: Option<&Path>) -> Result<Self, Error> {
         let open = |path: &Path| File::create(path).map_err(|error| Error::io(path.display(), &error));
-        let log = log.map(open).transpose()?.map(Mutex::new);
+        let log = Mutex::new(log.map(open).transpose()?);
         Ok(Self { output, quiet, log })
     }
 
     /// Tells it: what is of interest to few only with `--verbose`.
     pub(super) fn tell(&self, event: &Event<'_>) {
         let Ok(object) = serde_json::to_string(event) else { return };
-        if let Some(log) = &self.log {
-            let mut log = log.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            if let Err(error) = writeln!(log, "{object}") {
-                self.output.note(format_args!("cannot write the log: {error}"));
-            }
+        let mut log = self.log.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(Err(error)) = log.as_mut().map(|log| writeln!(log, "{object}")) {
+            *log = None;
+            self.output.warn(format_args!("cannot write the log, which ends here: {error}"));
         }
+        drop(log);
         if self.quiet && !matches!(event, Event::Broke { .. }) {
             return;
         }
         match event {
-            _ if self.output.json => eprintln!("{object}"),
+            // Nobody may read it any more, and the connection goes on.
+            _ if self.output.json => drop(writeln!(io::stderr(), "{object}")),
             Event::Connected { .. } | Event::Ended(_) => self.output.note(event),
             _ => self.output.warn(event),
         }
@@ -163,8 +165,8 @@ impl Told {
     /// What every method offers.
     pub(super) fn explain(&self, report: &(impl fmt::Display + Serialize)) {
         match serde_json::to_string(report) {
-            Ok(object) if self.output.json => eprintln!("{object}"),
-            _ => eprintln!("{report}\n"),
+            Ok(object) if self.output.json => drop(writeln!(io::stderr(), "{object}")),
+            _ => drop(writeln!(io::stderr(), "{report}\n")),
         }
     }
 }

@@ -255,9 +255,13 @@ fn listen(
                 logged.map_err(|error| Error::io("cannot write the log", &error))?;
                 connection.recycler().recycle(received.data);
             }
-            // Closed in order, which a sender that was killed cannot: without repetitions its last words may be lost.
-            Ok(None) if is_over || has_begun => return Ok(Ended::Over),
-            Ok(None) => return Ok(Ended::Broken("it has closed the connection".to_owned())),
+            Ok(None) if is_over => return Ok(Ended::Over),
+            // Closed in order, which a sender that was killed cannot: without repetitions its last words may be lost. With them
+            // they are not, and who has not said that it is over could not go on.
+            Ok(None) if has_begun && !args.mode.record().has_retransmission => return Ok(Ended::Over),
+            Ok(None) => {
+                return Ok(Ended::Broken("it has closed the connection before the end of the stream".to_owned()));
+            }
             Err(pinnace::Error::Timeout) => {
                 let now = connection.facts().ok().map(|facts| facts.expected);
                 if come.replace(now).is_some_and(|before| before != now) {

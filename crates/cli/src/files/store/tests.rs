@@ -36,6 +36,36 @@ fn a_file_gets_its_name_permissions_and_time_at_the_end() {
 }
 
 #[test]
+fn folders_are_never_more_open_than_in_the_end_and_those_of_the_user_stay_as_they_are() {
+    let top = tempfile::tempdir().unwrap();
+    let named = top.path().join("in");
+    let state = || fs::metadata(&named).map(|found| (found.permissions().mode() & 0o7777, found.mtime())).unwrap();
+    let of = |mode| Item { kind: Kind::Folder, mode, ..item(b"in", 0) };
+    let store = Store::open(top.path(), false).unwrap();
+    let mut folders = store.folders();
+    folders.make(&of(0o511)).unwrap();
+    assert_eq!(state().0, 0o711);
+    drop(folders);
+    // The attempt ended early; the next one knows that the folder is its own.
+    let mut folders = store.folders();
+    folders.make(&of(0o511)).unwrap();
+    folders.finish([&of(0o511)]).unwrap();
+    assert_eq!(state(), (0o511, 1_000_000_000));
+    // Others do not change it.
+    let mut folders = store.folders();
+    folders.make(&of(0o777)).unwrap();
+    folders.finish([&of(0o777)]).unwrap();
+    assert_eq!(state().0, 0o511);
+    drop(store);
+    fs::set_permissions(&named, fs::Permissions::from_mode(0o2755)).unwrap();
+    let store = Store::open(top.path(), true).unwrap();
+    let mut folders = store.folders();
+    folders.make(&of(0o750)).unwrap();
+    folders.finish([&of(0o750)]).unwrap();
+    assert_eq!(state().0, 0o2750, "but where they may overwrite, and then the nine bits that travel");
+}
+
+#[test]
 fn nothing_is_written_through_symbolic_links() {
     let folder = tempfile::tempdir().unwrap();
     let outside = tempfile::tempdir().unwrap();
@@ -45,8 +75,8 @@ fn nothing_is_written_through_symbolic_links() {
     let store = Store::open(folder.path(), true).unwrap();
     assert_eq!(write(&store, &item(b"link/x", 1)).unwrap_err().exit, Exit::NotVerified);
     assert_eq!(store.existing(&item(b"link/x", 1).path).unwrap_err().exit, Exit::NotVerified);
-    assert!(store.make_folder(&item(b"link/folder", 0).path).is_err());
-    assert!(store.make_folder(&item(b"link", 0).path).is_err());
+    assert!(store.make_folder(&item(b"link/folder", 0)).is_err());
+    assert!(store.make_folder(&item(b"link", 0)).is_err());
     assert!(store.finish_folder(&item(b"link", 0)).is_err());
     // A link in the place of a file is replaced, not followed.
     assert!(matches!(store.existing(&item(b"name", 1).path).unwrap(), Existing::Other));
@@ -101,8 +131,8 @@ fn a_file_in_the_place_of_a_folder_is_named() {
     let (below, sub) = (item(b"top/sub/deep/x", 1), item(b"top/sub", 0));
     let refused = [
         store.existing(&below.path).unwrap_err(),
-        store.make_folder(&below.path).unwrap_err(),
-        store.make_folder(&sub.path).unwrap_err(),
+        store.make_folder(&below).unwrap_err(),
+        store.make_folder(&sub).unwrap_err(),
         store.finish_folder(&sub).unwrap_err(),
         write(&store, &below).unwrap_err(),
     ];

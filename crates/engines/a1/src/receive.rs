@@ -18,6 +18,8 @@ use pinnace_wire::a1::{Block, Body, Change, CloseCode, HEADER_BYTES, Head, Heade
 const MAX_CONTROL_BYTES: usize = 65_535;
 /// CLOSEs of one batch that are answered: nobody says it so often in all.
 const MAX_CLOSE_REPLIES: usize = 16;
+/// SYNCs of one batch that are answered, the newest: of more nobody needs the round trips.
+const MAX_SYNC_REPLIES: usize = 16;
 /// Ranges of an ACK or a NACK that are looked at.
 const MAX_RANGES: usize = 8192;
 /// Ranges of blocks that are remembered as heard from the group.
@@ -269,7 +271,10 @@ impl Connection {
                 } else if !self.waits_for_group(now, header, false) {
                     self.on_told_sent(shared, header.sequence);
                 }
-                self.sync_reply_due = Some(header.stamp);
+                if self.sync_replies_due.len() == MAX_SYNC_REPLIES {
+                    self.sync_replies_due.pop_front();
+                }
+                self.sync_replies_due.push_back(header.stamp);
             }
             (Phase::Open, Body::SyncReply) => {
                 self.on_round_trip(now, shared, header.stamp);

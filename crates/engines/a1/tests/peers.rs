@@ -342,6 +342,19 @@ fn a_nack_without_an_edge_is_obeyed_wherever_the_numbers_are() {
 
 //= A-8 test
 #[test]
+fn every_sync_of_a_batch_is_answered_with_its_own_stamp() {
+    let (mut half, liar, _) = connected();
+    for (count, answered) in [(1, 0..1), (3, 0..3), (16, 0..16), (40, 24..40)] {
+        let syncs: Vec<_> = (0..count).map(|stamp| Lie { stamp, ..liar.lie(Kind::Sync) }.bytes()).collect();
+        half.read(PEER, Ecn::NotCapable, &syncs);
+        let sent = half.take();
+        let echoes: Vec<_> = of(&sent, Kind::SyncReply).iter().map(|got| got.header().stamp).collect();
+        assert_eq!(echoes, answered.collect::<Vec<_>>(), "{count} in a batch");
+    }
+}
+
+//= A-8 test
+#[test]
 fn who_accepts_asks_first_if_the_opener_says_nothing() {
     let mut half = server_of(Config { validates: false, ..config(record()) });
     let mut liar = Liar::new(PEER, 0x77, record());

@@ -245,7 +245,8 @@ pub(crate) struct Connection {
     pub(crate) cookie: Vec<u8>,
     pub(crate) accept_due: Option<u32>,
     pub(crate) sync: Sync,
-    pub(crate) sync_reply_due: Option<u32>,
+    /// The stamps of the SYNCs to answer: every one measures a round trip.
+    pub(crate) sync_replies_due: VecDeque<u32>,
     /// The newest stamp of a DATA or SYNC.
     pub(crate) peer_stamp: Option<u32>,
     pub(crate) change: Change,
@@ -370,7 +371,7 @@ impl Connection {
             cookie: Vec::new(),
             accept_due: None,
             sync: Sync::new(now),
-            sync_reply_due: None,
+            sync_replies_due: VecDeque::new(),
             peer_stamp: None,
             change: Change::default(),
             answered: None,
@@ -509,7 +510,9 @@ impl Connection {
             Phase::Open => {
                 self.accept_may_leave()
                     || (self.is_validated
-                        && (self.sync_reply_due.is_some() || self.qos_reply_due.is_some() || self.change.qos.is_due))
+                        && (!self.sync_replies_due.is_empty()
+                            || self.qos_reply_due.is_some()
+                            || self.change.qos.is_due))
                     || self.sync_is_due(now, shared)
                     || (self.list_may_leave()
                         && (self.incoming.ack_due(now, self.rtt.smoothed()) == Due::Now

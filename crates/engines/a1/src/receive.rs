@@ -18,6 +18,8 @@ use pinnace_wire::a1::{Block, Body, Change, CloseCode, HEADER_BYTES, Head, Heade
 const MAX_CONTROL_BYTES: usize = 65_535;
 /// CLOSEs of one batch that are answered: nobody says it so often in all.
 const MAX_CLOSE_REPLIES: usize = 16;
+/// SYNCs of one batch that are answered, the newest: of more nobody needs the round trips.
+const MAX_SYNC_REPLIES: usize = 16;
 /// Ranges of an ACK or a NACK that are looked at.
 const MAX_RANGES: usize = 8192;
 /// Ranges of blocks that are remembered as heard from the group.
@@ -140,8 +142,9 @@ impl A1 {
 enum Said<'a> {
     /// An ACK with these ranges.
     Ack(Ranges<'a>),
-    /// A NACK, or a SYNC_REPLY.
-    Report,
+    /// A NACK, whose ranges come later.
+    Nack,
+    SyncReply,
 }
 
 impl Connection {
@@ -233,14 +236,17 @@ impl Connection {
         self.bytes = bytes;
     }
 
-    /// The edge of a datagram that says nothing else about our blocks. Whoever believes that its type has none says 0: then
-    /// a real edge of 0 is only told by the next ACK.
+    /// The edge of a datagram that says nothing else about our blocks.
     fn on_edge(&mut self, header: &Header) {
-        if header.edge != 0
-            && let Some(edge) = self.out_numbers.place(header.edge, self.outgoing.acked())
-        {
+        if let Some(edge) = self.edge_if_told(header, self.outgoing.acked()) {
             self.outgoing.on_edge(edge);
         }
+    }
+
+    /// The edge of a datagram that is not sent to tell one. Whoever believes that its type has none says 0: then a real edge
+    /// of 0 is only told by the next ACK.
+    fn edge_if_told(&self, header: &Header, near: u64) -> Option<u64> {
+        if header.edge == 0 { None } else { self.out_numbers.place(header.edge, near) }
     }
 
     fn on_body(&mut self, now: Time, shared: &mut Shared, head: &Head, body: &Body<'_>) {
@@ -265,11 +271,14 @@ impl Connection {
                 } else if !self.waits_for_group(now, header, false) {
                     self.on_told_sent(shared, header.sequence);
                 }
-                self.sync_reply_due = Some(header.stamp);
+                if self.sync_replies_due.len() == MAX_SYNC_REPLIES {
+                    self.sync_replies_due.pop_front();
+                }
+                self.sync_replies_due.push_back(header.stamp);
             }
             (Phase::Open, Body::SyncReply) => {
                 self.on_round_trip(now, shared, header.stamp);
-                self.on_ack(now, shared, header, Said::Report);
+                self.on_ack(now, shared, header, Said::SyncReply);
             }
             (Phase::Open, Body::Qos(change)) => {
                 self.on_edge(header);
@@ -291,7 +300,12 @@ impl Connection {
             shared.counters.answers_invalid += 1;
             return false;
         };
-        let edge = self.out_numbers.place(header.edge, next).unwrap_or(0);
+        let edge = match said {
+            Said::Nack => self.edge_if_told(header, next),
+            // ACKs follow every opening of the window, and this is asked for if they are lost.
+            Said::Ack(_) | Said::SyncReply => self.out_numbers.place(header.edge, next),
+        };
+        let edge = edge.unwrap_or(0);
         // An edge that went back is no news. (Windows are never so wide that it could be meant.)
         let edge = if edge < self.outgoing.edge() { self.outgoing.edge() } else { edge };
         if next <= self.group_sent {
@@ -302,7 +316,7 @@ impl Connection {
             next => (next, edge),
         };
         let acked = match said {
-            Said::Report => self.outgoing.on_report(now, next, edge),
+            Said::Nack | Said::SyncReply => self.outgoing.on_report(now, next, edge),
             Said::Ack(ranges) => {
                 let places = self.places(shared, ranges);
                 let acked = self.outgoing.on_ack(now, next, &places, edge);
@@ -318,7 +332,7 @@ impl Connection {
     }
 
     fn on_nack(&mut self, now: Time, shared: &mut Shared, header: &Header, ranges: Ranges<'_>) {
-        if !self.on_ack(now, shared, header, Said::Report) {
+        if !self.on_ack(now, shared, header, Said::Nack) {
             return;
         }
         let places = self.places(shared, ranges);

@@ -58,7 +58,7 @@ impl A1 {
         let keys: Vec<_> = self.connections.iter().filter(|(_, it)| is_hopeless(it)).map(|(key, _)| key).collect();
         for key in keys {
             match self.connections.lookup_mut(key) {
-                Some(closing) if closing.phase == Phase::Closing => closing.end_unanswered(&mut self.shared),
+                Some(closing) if closing.phase == Phase::Closing => closing.end_unanswered(now, &mut self.shared),
                 Some(opening) => {
                     opening.phase = Phase::Over;
                     let failure = Failure::Refused { code: RejectCode::NoListener, text: String::new() };

@@ -48,7 +48,7 @@ impl Connection {
             Phase::Open => self.on_open_timer(now, shared),
             Phase::Closing => {
                 if !self.close.expire(now) {
-                    self.end_unanswered(shared);
+                    self.end_unanswered(now, shared);
                 }
             }
             Phase::TimeWait(until) if until <= now => self.phase = Phase::Over,
@@ -80,9 +80,13 @@ impl Connection {
         }
     }
 
-    /// Nobody answers CLOSE. Whoever it is: everything else has been said.
-    pub(crate) fn end_unanswered(&mut self, shared: &mut Shared) {
-        self.phase = Phase::Over;
+    /// Nobody answers CLOSE. Whoever it is: everything else has been said; but if the peer's own has come, and its answer was
+    /// lost, that comes again.
+    pub(crate) fn end_unanswered(&mut self, now: Time, shared: &mut Shared) {
+        let is_owed = !self.close_replies_due.is_empty();
+        let first = self.close_replied_at.map(|(first, _)| first).or(is_owed.then_some(now));
+        let until = first.map(|first| first + shared.config.time_wait).filter(|until| *until > now);
+        self.phase = until.map_or(Phase::Over, Phase::TimeWait);
         self.close_is_unanswered = !self.peer_has_closed;
         self.end_closing(shared);
     }

@@ -169,7 +169,7 @@ impl Connection {
             let edge = self.edge();
             let header = self.header(answered.sequence, edge, echo, answered.has_left);
             a1::qos_reply(&header, &a1::Change { epoch: answered.epoch, qos: answered.qos }, out);
-        } else if let Some(echo) = self.sync_reply_due.take() {
+        } else if let Some(echo) = self.sync_replies_due.pop_front() {
             let edge = self.edge();
             a1::sync_reply(&self.header(expected, edge, echo, false), out);
         } else if self.list_may_leave() && self.incoming.nack_due(now, self.rtt.smoothed()) == Due::Now {

@@ -284,6 +284,47 @@ fn a_close_is_answered_for_ten_seconds() {
 
 //= A-18 test
 #[test]
+fn a_close_that_has_crossed_is_answered_for_ten_seconds_also_if_ours_never_is() {
+    let mut world = world(16, reliable(), "", Program::listening(vec![], None), open_only());
+    let (closes, replies) = (Sights::default(), Sights::default());
+    let noted = closes.clone();
+    tap_before(&mut world, SERVER, CLIENT, "delay=1ms", move |sight| {
+        if sight.kind() == Kind::Close {
+            noted.borrow_mut().push(sight.clone());
+        }
+        sight.kind() == Kind::CloseReply
+    });
+    let noted = replies.clone();
+    tap_before(&mut world, CLIENT, SERVER, "delay=1ms", move |sight| {
+        if matches!(sight.kind(), Kind::Close | Kind::CloseReply) {
+            noted.borrow_mut().push(sight.clone());
+        }
+        false
+    });
+    for host in [CLIENT, SERVER] {
+        world.schedule(millis(500), move |world| {
+            let (now, id) = (world.now(), world.application(host).core.id());
+            world.with_host(host, |handle| handle.call(|engine| engine.close(now, id, LINGER))).expect("it lives");
+        });
+    }
+    world.run_for(Duration::from_secs(7));
+    assert_eq!(seen(&world, CLIENT).closed, Some(Ok(())));
+    let count = |kind| replies.borrow().iter().filter(|sight| sight.kind() == kind).count();
+    assert_eq!((closes.borrow().len(), count(Kind::Close), count(Kind::CloseReply)), (1, 9, 1), "given up");
+    let close = closes.borrow()[0].clone();
+    for (after, answers) in [(8000, 1), (9900, 1), (10_100, 0)] {
+        let before = count(Kind::CloseReply);
+        let (later, again) = (close.at + Duration::from_millis(1 + after), close.bytes.clone());
+        world.schedule(later, move |world| world.inject(SERVER.address(), CLIENT, &again));
+        world.run_for(later.since(world.now()) + Duration::from_millis(20));
+        assert_eq!(count(Kind::CloseReply) - before, answers, "{after}");
+    }
+    quiet(&mut world);
+    clean(&world);
+}
+
+//= A-18 test
+#[test]
 fn whoever_has_answered_a_close_stays_until_repetitions_have_come() {
     // Three answers are lost, and who gave them goes as soon as it may.
     for (qos, delay, most) in [(reliable(), 1, 400), (raw(), 1, 400), (reliable(), 100, 8000), (raw(), 100, 8000)] {

@@ -316,6 +316,43 @@ fn every_type_of_a_connection_tells_an_edge_and_none_is_none() {
     }
 }
 
+//= A-7 test
+//= A-9 test
+#[test]
+fn a_nack_without_an_edge_is_obeyed_wherever_the_numbers_are() {
+    let mut sides = [0, 0];
+    for seed in 1..9 {
+        let mut half = server_of(Config { seed, ..config(record()) });
+        let mut liar = Liar::new(PEER, 0x77, record());
+        liar.connect(&mut half, PORT);
+        let id = accepted(&half);
+        half.feed(PEER, &liar.lie(Kind::Sync).bytes());
+        send(&mut half, id, 300);
+        half.take();
+        half.advance(Duration::from_millis(100));
+        half.take();
+        half.feed(PEER, &Lie { edge: 0, ..liar.answer(Kind::Nack, 1, &[(1, 2)]) }.bytes());
+        let facts = half.a1().facts(half.now, id).expect("there");
+        let invalid = half.a1().counters().answers_invalid;
+        assert_eq!((facts.acked, facts.repeated, facts.edge, invalid), (1, 1, 1000, 0), "{}", liar.their_start);
+        sides[(liar.their_start >> 31) as usize] += 1;
+    }
+    assert!(!sides.contains(&0), "0 is ahead of some, and behind others: {sides:?}");
+}
+
+//= A-8 test
+#[test]
+fn every_sync_of_a_batch_is_answered_with_its_own_stamp() {
+    let (mut half, liar, _) = connected();
+    for (count, answered) in [(1, 0..1), (3, 0..3), (16, 0..16), (40, 24..40)] {
+        let syncs: Vec<_> = (0..count).map(|stamp| Lie { stamp, ..liar.lie(Kind::Sync) }.bytes()).collect();
+        half.read(PEER, Ecn::NotCapable, &syncs);
+        let sent = half.take();
+        let echoes: Vec<_> = of(&sent, Kind::SyncReply).iter().map(|got| got.header().stamp).collect();
+        assert_eq!(echoes, answered.collect::<Vec<_>>(), "{count} in a batch");
+    }
+}
+
 //= A-8 test
 #[test]
 fn who_accepts_asks_first_if_the_opener_says_nothing() {

@@ -4,12 +4,12 @@
 //! true: no two messages overlap, their blocks are in the order of their numbers, and messages with successive numbers
 //! touch. In raw mode a message may end early: its sender dropped what was too old, and those blocks never had numbers.
 //!
-//! Reliable: there is a slot for every message from the first that is not consumed to the last that is known; unknown ones
-//! are empty. As each has at least one block, there are no more slots than blocks in the window and in two messages. Raw:
-//! there are slots for messages of which a block has come, and they come in order.
+//! There is memory for messages of which a block has come, however far ahead their numbers are: a peer that makes us keep one
+//! has sent its block. Reliable: those from the first that is not consumed on, as far as none between them is unknown, are in
+//! a row, so that a number tells the place; those behind an unknown one are set aside until it comes. Raw: they come in order.
 
-use pinnace_core::{BufferId, BufferRange, IntervalSet, unwrap32};
-use std::collections::VecDeque;
+use pinnace_core::{BufferId, BufferRange, unwrap32};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Message 0, when numbers are put on a line: low enough to wrap backwards.
 const ORIGIN: u64 = 1 << 32;
@@ -38,8 +38,8 @@ impl Claim {
 /// How a claim agrees with what is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// The message in this slot.
-    Known(usize),
+    /// The message is known.
+    Known,
     /// It is new.
     New,
     /// It cannot be true.
@@ -52,7 +52,7 @@ pub(super) struct Message {
     number: u64,
     /// Number of the block with index 0.
     pub(super) base: i64,
-    /// Blocks, as it says. 0: nothing is known of it.
+    /// Blocks, as it says.
     pub(super) count: u32,
     /// Blocks that have a number: less if the sender dropped the rest.
     blocks: u32,
@@ -68,18 +68,6 @@ pub(super) struct Message {
 }
 
 impl Message {
-    const UNKNOWN: Self = Self {
-        number: 0,
-        base: 0,
-        count: 0,
-        blocks: 0,
-        size: 0,
-        capacity: 0,
-        buffer: None,
-        is_after_loss: false,
-        is_begun: false,
-    };
-
     /// One past its last block, or past the last that has a number.
     pub(super) fn end(&self) -> i64 {
         self.base + i64::from(self.blocks)
@@ -120,10 +108,11 @@ impl Message {
 #[derive(Debug)]
 pub(super) struct Messages {
     is_reliable: bool,
-    slots: VecDeque<Message>,
-    /// Numbers of those that are known: one range more than there are ranges of blocks, at most. Raw: empty.
-    known: IntervalSet,
-    /// Number of the message in the first slot, or of that which comes next; a lower bound if that is not known.
+    /// Reliable: those with the numbers from `first` on, without a gap. Raw: all.
+    row: VecDeque<Message>,
+    /// Those behind an unknown one, by their numbers, all of which are above that of the first unknown one. Raw: empty.
+    aside: BTreeMap<u64, Message>,
+    /// Number of the first message in the row, or of that which comes next; a lower bound if that is not known.
     first: u64,
     /// Where the message `first` begins, if that is known; raw: it begins there or later.
     anchor: Option<i64>,
@@ -135,8 +124,8 @@ impl Messages {
     pub(super) fn new(is_reliable: bool, joins: bool) -> Self {
         Self {
             is_reliable,
-            slots: VecDeque::new(),
-            known: IntervalSet::new(),
+            row: VecDeque::new(),
+            aside: BTreeMap::new(),
             first: ORIGIN,
             anchor: (!joins).then_some(0),
             allocated: 0,
@@ -149,16 +138,28 @@ impl Messages {
         Self { first: number, ..Self::new(true, false) }
     }
 
-    /// Slots that there is memory for. In order, one range of numbers is enough.
+    /// Messages that there is memory for.
     #[cfg(test)]
     pub(super) fn room(&self) -> usize {
-        assert!(self.known.range_count() <= 1);
-        self.slots.capacity()
+        self.row.capacity() + self.aside.len()
+    }
+
+    /// Whether none had to be set aside.
+    #[cfg(test)]
+    pub(super) fn is_in_order(&self) -> bool {
+        self.aside.is_empty()
     }
 
     /// Puts a message number of the wire on a line.
     pub(super) fn number(&self, wire: u32) -> u64 {
-        unwrap32(self.first + self.slots.len() as u64, wire)
+        let behind = self.aside.last_key_value().map_or_else(|| self.row_end(), |(last, _)| last + 1);
+        unwrap32(behind, wire)
+    }
+
+    /// Number of the first message that is not in the row.
+    #[inline]
+    fn row_end(&self) -> u64 {
+        self.first + self.row.len() as u64
     }
 
     pub(super) fn allocated(&self) -> u64 {
@@ -168,16 +169,16 @@ impl Messages {
     /// The message that is consumed next, if it is known.
     #[inline]
     pub(super) fn front(&self) -> Option<&Message> {
-        self.slots.front().filter(|message| message.count > 0)
+        self.row.front()
     }
 
     pub(super) fn front_mut(&mut self) -> Option<&mut Message> {
-        self.slots.front_mut().filter(|message| message.count > 0)
+        self.row.front_mut()
     }
 
     /// Messages from the first on, as long as nothing between them is unknown.
     pub(super) fn known(&self) -> impl Iterator<Item = &Message> {
-        self.slots.iter().take_while(|message| message.count > 0)
+        self.row.iter()
     }
 
     /// Messages from `number` on, as long as nothing between them is unknown.
@@ -185,9 +186,11 @@ impl Messages {
         let skip = if self.is_reliable {
             usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX)
         } else {
-            self.slots.len().saturating_sub(1)
+            self.row.len().saturating_sub(1)
         };
-        self.slots.range(skip.min(self.slots.len())..).take_while(|message| message.count > 0)
+        // One of both is empty: an unknown message is between them.
+        let aside = self.aside.range(number..).zip(number..).take_while(|((number, _), next)| *number == next);
+        self.row.range(skip.min(self.row.len())..).chain(aside.map(|((_, message), _)| message))
     }
 
     /// How the claim of a block that has not come before agrees with what is known.
@@ -196,13 +199,17 @@ impl Messages {
         if !self.is_reliable {
             return self.judge_raw(claim);
         }
-        let slot = claim.message.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
-        let known = slot.and_then(|index| Some((index, self.slots.get(index)?))).filter(|(_, known)| known.count > 0);
-        if let Some((index, known)) = known {
+        if let Some(known) = self.get(claim.message) {
             let agrees = (known.base, known.count) == (claim.base, claim.count);
-            return if agrees { Standing::Known(index) } else { Standing::Contradiction };
+            return if agrees { Standing::Known } else { Standing::Contradiction };
         }
         if self.fits_behind(claim) && self.fits_before(claim) { Standing::New } else { Standing::Contradiction }
+    }
+
+    #[inline]
+    fn get(&self, number: u64) -> Option<&Message> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.row.get(index).or_else(|| self.aside.get(&number))
     }
 
     /// Whether the nearest known message below that of the claim leaves as many blocks between them as it must.
@@ -214,108 +221,95 @@ impl Messages {
                 between.is_some_and(|between| fits(between, claim.base - end))
             }
             // Nothing is known of the first message of a group. (`fits_before` implies the latter.)
-            None => self.slots.is_empty() || claim.message >= self.first,
+            None => self.aside.is_empty() || claim.message >= self.first,
         }
     }
 
-    /// The same of the nearest known message above it.
+    /// The same of the nearest known message above it, which is none of the row.
     fn fits_before(&self, claim: &Claim) -> bool {
-        let above = self.known.missing_in(claim.message..self.known.max().unwrap_or(0)).next();
-        let Some(successor) = above.and_then(|gap| self.slot(gap.end)) else { return true };
+        let Some((_, successor)) = self.aside.range(claim.message..).next() else { return true };
         let between = i64::try_from(successor.number - claim.message - 1).unwrap_or(i64::MAX);
         fits(between, successor.base - claim.end())
     }
 
-    fn slot(&self, number: u64) -> Option<&Message> {
-        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.slots.get(index).filter(|message| message.count > 0)
-    }
-
     /// Number and end of the nearest known message below `number`.
     fn nearest_below(&self, number: u64) -> Option<(u64, i64)> {
-        let highest = self.known.max()?;
-        let nearest = if highest < number {
-            highest
-        } else {
-            // The largest `low` for which a known one is in `low..number`.
-            let (mut low, mut high) = (self.known.min()?, number);
-            if !self.known.overlaps(low..number) {
-                return None;
-            }
-            while high - low > 1 {
-                let middle = low + (high - low) / 2;
-                if self.known.overlaps(middle..number) { low = middle } else { high = middle }
-            }
-            low
-        };
-        self.slot(nearest).map(|message| (message.number, message.end()))
+        let aside = self.aside.range(..number).next_back().map(|(_, message)| message);
+        let nearest = aside.or_else(|| self.row.back().filter(|last| last.number < number))?;
+        Some((nearest.number, nearest.end()))
     }
 
     /// Raw: a block belongs to the last message, or to a later one.
     fn judge_raw(&self, claim: &Claim) -> Standing {
-        match self.slots.back() {
+        match self.row.back() {
             Some(last) if last.number == claim.message => {
                 let agrees = (last.base, last.count) == (claim.base, claim.count);
-                if agrees { Standing::Known(self.slots.len() - 1) } else { Standing::Contradiction }
+                if agrees { Standing::Known } else { Standing::Contradiction }
             }
             Some(last) if claim.message < last.number => Standing::Contradiction,
-            _ if self.slots.is_empty() && self.anchor.is_some() && claim.message < self.first => {
-                Standing::Contradiction
-            }
+            _ if self.row.is_empty() && self.anchor.is_some() && claim.message < self.first => Standing::Contradiction,
             // `anchor` is one past the highest block that has come.
             _ if self.anchor.is_some_and(|least| claim.base < least) => Standing::Contradiction,
             _ => Standing::New,
         }
     }
 
-    /// Makes a new message known; returns its slot.
-    pub(super) fn insert(&mut self, claim: &Claim, buffer: Option<BufferId>, capacity: u64) -> usize {
+    /// Makes a new message known.
+    pub(super) fn insert(&mut self, claim: &Claim, buffer: Option<BufferId>, capacity: u64) {
         let mut message = Message {
             number: claim.message,
             base: claim.base,
             count: claim.count,
             blocks: claim.count,
+            size: 0,
             capacity,
             buffer,
-            ..Message::UNKNOWN
+            is_after_loss: false,
+            is_begun: false,
         };
         self.allocated += capacity;
         if !self.is_reliable {
             let mut is_next = self.anchor.is_none() || claim.message == self.first;
-            if let Some(last) = self.slots.back_mut() {
+            if let Some(last) = self.row.back_mut() {
                 is_next = claim.message == last.number + 1 && claim.base >= last.end();
                 last.blocks = last.blocks.min(u32::try_from(claim.base - last.base).unwrap_or(u32::MAX));
             }
             message.is_after_loss = !is_next;
-            self.slots.push_back(message);
-            return self.slots.len() - 1;
+            self.row.push_back(message);
+            return;
         }
         if self.anchor.is_none() {
-            if self.slots.is_empty() {
+            // The row is empty until the first one is known.
+            if self.aside.is_empty() {
                 // Every message before it has at least one block.
                 self.first = claim.message - claim.base.max(0) as u64;
             }
             if claim.base <= 0 {
-                let before = (claim.message - self.first) as usize;
-                self.slots.drain(..before.min(self.slots.len()));
                 (self.first, self.anchor) = (claim.message, Some(claim.base));
             }
         }
-        self.known.insert(claim.message..claim.message + 1);
-        let index = (claim.message - self.first) as usize;
-        while self.slots.len() <= index {
-            self.slots.push_back(Message::UNKNOWN);
+        if claim.message != self.row_end() {
+            self.aside.insert(claim.message, message);
+            return;
         }
-        self.slots[index] = message;
-        index
+        self.row.push_back(message);
+        while let Some(next) = self.aside.remove(&self.row_end()) {
+            self.row.push_back(next);
+        }
     }
 
-    /// A block of the message in a slot came; returns its place.
-    pub(super) fn on_block(&mut self, index: usize, claim: &Claim, len: u32, block_bytes: u32) -> Option<BufferRange> {
-        if !self.is_reliable {
+    /// A block of a known message came; returns its place.
+    pub(super) fn on_block(&mut self, claim: &Claim, len: u32, block_bytes: u32) -> Option<BufferRange> {
+        let message = if self.is_reliable {
+            let index = usize::try_from(claim.message.checked_sub(self.first)?).ok()?;
+            match self.row.get_mut(index) {
+                Some(message) => message,
+                None => self.aside.get_mut(&claim.message)?,
+            }
+        } else {
             self.anchor = Some(claim.number + 1);
-        }
-        let message = self.slots.get_mut(index)?;
+            self.row.back_mut()?
+        };
         if let Some(size) = claim.size {
             message.size = size;
         }
@@ -325,24 +319,26 @@ impl Messages {
 
     /// Forgets the first message.
     pub(super) fn pop_front(&mut self) -> Option<Message> {
-        let message = self.slots.pop_front()?;
+        let message = self.row.pop_front()?;
+        self.first = message.number + 1;
         if self.is_reliable {
-            self.first += 1;
-            if message.count > 0 {
-                self.anchor = Some(message.end());
-            }
-            self.known.pop_front_below(self.first);
-        } else {
-            self.first = message.number + 1;
+            self.anchor = Some(message.end());
         }
         self.allocated -= message.held();
         Some(message)
     }
 
+    /// Forgets all of them.
+    pub(super) fn clear(&mut self, released: &mut VecDeque<BufferId>) {
+        let all = core::mem::take(&mut self.row).into_iter().chain(core::mem::take(&mut self.aside).into_values());
+        released.extend(all.filter_map(|message| message.buffer));
+        self.allocated = 0;
+    }
+
     /// Takes the buffer of the first message: it is somebody else's.
     pub(super) fn take_buffer(&mut self) -> Option<BufferId> {
-        let buffer = self.slots.front_mut()?.buffer.take()?;
-        self.allocated -= self.slots.front()?.capacity;
+        let buffer = self.row.front_mut()?.buffer.take()?;
+        self.allocated -= self.row.front()?.capacity;
         Some(buffer)
     }
 }

@@ -7,8 +7,8 @@
 //! Always true: `next <= expected <= seen`, and none of them ever falls, nor does the edge. Blocks below `next` have been
 //! consumed, or are lost; those below `expected` have come (raw: or are lost); those from `expected` to `seen` have come if
 //! they are in `ahead`, and are missing otherwise. A block is placed at most once. What a peer can make grow is bounded by
-//! the window: numbers and messages by the window itself and the longest message, ranges by [`MAX_RANGES`]; storage that is
-//! asked for, less what the application has read of the message that it is reading, stays within the window times the
+//! the window: numbers by the window itself and the longest message, messages by the blocks that have come, ranges by
+//! [`MAX_RANGES`]; storage that is asked for, less what the application has read of the message that it is reading, stays within the window times the
 //! block size and one message of the largest size, and what [`spares`] may take.
 
 mod acks;
@@ -229,9 +229,7 @@ impl Incoming {
             return Took::only(Fate::Beyond);
         }
         if number < self.expected || self.ahead.contains(number) {
-            let is_true = !self.policy.reliable
-                || number < self.next
-                || matches!(self.messages.judge(&claim), Standing::Known(_));
+            let is_true = !self.policy.reliable || number < self.next || self.messages.judge(&claim) == Standing::Known;
             return Took::only(if is_true { Fate::Duplicate } else { Fate::Contradiction });
         }
         let standing = self.messages.judge(&claim);
@@ -243,14 +241,10 @@ impl Incoming {
         if fragments && !touches(number) {
             return Took::only(Fate::NoRoom);
         }
-        let index = match standing {
-            Standing::Known(index) => index,
-            _ => match self.admit(&claim, storage) {
-                Some(index) => index,
-                None => return Took::only(Fate::NoRoom),
-            },
-        };
-        let place = self.messages.on_block(index, &claim, arrival.len, self.policy.block_bytes);
+        if standing == Standing::New && !self.admit(&claim, storage) {
+            return Took::only(Fate::NoRoom);
+        }
+        let place = self.messages.on_block(&claim, arrival.len, self.policy.block_bytes);
         if let Some(size) = claim.size.filter(|_| self.policy.makes_ahead) {
             let capacity = self.capacity(&Claim { size: (claim.count == 1).then_some(size), ..claim });
             let shape = Shape { count: claim.count, size, capacity };
@@ -285,22 +279,25 @@ impl Incoming {
         })
     }
 
-    /// Makes a message known, with storage. `None`, and nothing is changed, if there is no room.
-    fn admit(&mut self, claim: &Claim, storage: &mut dyn FnMut(u64) -> Option<BufferId>) -> Option<usize> {
+    /// Makes a message known, with storage. False, and nothing is changed, if there is no room.
+    fn admit(&mut self, claim: &Claim, storage: &mut dyn FnMut(u64) -> Option<BufferId>) -> bool {
         let block = u64::from(self.policy.block_bytes);
         let capacity = self.capacity(claim);
         // What has been read of a message is the application's doing, not the peer's.
         let held = self.messages.allocated() - self.consumed_bytes();
         let most = (self.edge() - self.next).saturating_mul(block).saturating_add(self.policy.max_message);
         if held.saturating_add(capacity) > most {
-            return None;
+            return false;
         }
-        let buffer = match self.spares.take(claim.count, capacity) {
-            Some(buffer) => Some(buffer),
-            None if capacity > 0 => Some(storage(capacity)?),
-            None => None,
-        };
-        Some(self.messages.insert(claim, buffer, capacity))
+        let mut buffer = self.spares.take(claim.count, capacity);
+        if buffer.is_none() && capacity > 0 {
+            buffer = storage(capacity);
+            if buffer.is_none() {
+                return false;
+            }
+        }
+        self.messages.insert(claim, buffer, capacity);
+        true
     }
 
     /// Bytes of storage for a message, which may be less large when only its first blocks are known.
@@ -487,9 +484,7 @@ impl Incoming {
     /// out of [`Incoming::poll_released`].
     pub(crate) fn close(&mut self) {
         self.is_closed = true;
-        while let Some(message) = self.messages.pop_front() {
-            self.released.extend(message.buffer);
-        }
+        self.messages.clear(&mut self.released);
         (self.next, self.within) = (self.expected, 0);
         self.ahead.clear();
         self.holes.clear();

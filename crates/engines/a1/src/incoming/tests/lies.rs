@@ -163,3 +163,24 @@ fn fragments_are_bounded() {
     assert_eq!(half.fate(&single(window - 3)), Fate::NoRoom);
     assert_eq!(half.fate(&single(0)), Fate::New);
 }
+
+#[test]
+fn memory_for_messages_follows_what_has_come_and_not_how_far_ahead_it_is() {
+    let window = (1 << 20) - 1;
+    let mut half = Half::new(Policy { window, max_message: BLOCK.into(), ..policy(true) });
+    half.new_block(&single(window - 1));
+    assert!(half.incoming.messages.room() < 10, "one block of the last message that there can be");
+    // Those between may come from any side, and in pieces.
+    let most = 3000;
+    for number in (most / 2..most).rev().chain((1..most / 2).step_by(2)).chain((2..most / 2).step_by(2)) {
+        half.new_block(&single(number));
+    }
+    assert_eq!((half.part(), half.incoming.next_expected()), (None, 0));
+    let room = half.incoming.messages.room();
+    assert!(room < 2 * most as usize, "{room}");
+    half.new_block(&single(0));
+    assert_eq!(half.read_all().len() as u64, most);
+    let sums = half.released().into_iter().map(u64::from).sum::<u64>();
+    assert_eq!(sums, (1..=most).sum(), "all but the first that came");
+    assert!(half.incoming.messages.allocated() == u64::from(BLOCK) && !half.incoming.messages.is_in_order());
+}

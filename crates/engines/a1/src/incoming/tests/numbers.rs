@@ -108,6 +108,7 @@ fn a_stream_in_order_needs_no_more_memory_than_its_window() {
         let mut room = 0;
         for message in 0..1000u32 {
             half.blocks(u64::from(message) * 4, message, 350, 0..4);
+            assert!(half.incoming.messages.is_in_order());
             if message % 10 == 9 {
                 half.read_all();
                 half.ack();

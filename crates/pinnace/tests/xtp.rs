@@ -166,6 +166,31 @@ fn datagrams_come_whole_and_the_acknowledged_ones_surely() {
     });
 }
 
+//= X-7 test
+//= X-21 test
+#[test]
+fn a_datagram_that_waits_for_a_listener_that_goes_is_not_waited_for() {
+    for (codec, is_asked_for) in CODECS.into_iter().flat_map(|codec| [(codec, false), (codec, true)]) {
+        let (server, listener, client) = pair(&options(codec), HOSTS[0]);
+        let (block, deferred) = (client.block(Service::AckDgram), SendOptions { dreq: true, ..SendOptions::MESSAGE });
+        let sending = client.datagram_with(server.local_addr(), pattern(10, 1), block, &deferred).unwrap();
+        let until = Instant::now() + LONG;
+        // Its sender has asked what has become of it, or has heard nothing yet.
+        while !listener.has_arrivals() || (is_asked_for && client.counters().statuses_received == 0) {
+            assert!(Instant::now() < until, "{codec:?}: it comes, and is asked for");
+            thread::sleep(Duration::from_millis(2));
+        }
+        drop(listener);
+        match sending.wait_timeout(LONG) {
+            Progress::Ended(Err(unsent)) => {
+                assert!(matches!(unsent.error, Error::ContextFailed(_)), "{codec:?} {unsent}");
+            }
+            other => panic!("{codec:?}: nobody will take it: {other:?}"),
+        }
+        assert_eq!(server.contexts(), 0, "{codec:?}");
+    }
+}
+
 //= X-21 test
 //= X-15 test
 #[test]

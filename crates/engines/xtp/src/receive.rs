@@ -548,7 +548,8 @@ fn on_status(
     if let Some(silence) = context.silence.as_deref_mut().filter(|_| context.outgoing.alloc() > alloc_before) {
         silence.on_room();
     }
-    if !outcome.is_still_shut || context.ignores_alloc() {
+    let is_in_vain = (outcome.is_still_shut && !context.ignores_alloc()) || context.awaits_delivery();
+    if !is_in_vain {
         context.answers_in_vain = 0;
     } else if outcome.echoes_expiry {
         context.answers_in_vain = context.answers_in_vain.saturating_add(1);

@@ -203,6 +203,36 @@ fn a_datagram_with_dreq_is_delivered_when_its_receiver_says_end() {
 }
 
 //= X-7 test
+//= X-11 test
+#[test]
+fn who_waits_for_a_delivery_asks_less_and_less_often_whether_it_has_been() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, block(Service::AckDgram));
+        let first = only(scene.output(500, |output| Output { eom: true, asks_when_delivered: true, ..output }));
+        let mut answer = scene.status(RCLOSE | WCLOSE, 500, 1000, first.sync);
+        answer.seq = scene.n(0);
+        assert_eq!(scene.feed(&answer), []);
+        let mut asked = Vec::new();
+        for millis in 0..2_500 {
+            for question in scene.wait(1) {
+                assert_eq!((question.kind, question.has(SREQ)), (Kind::Cntl, true), "{codec:?}");
+                asked.push(millis);
+                answer.echo = question.sync;
+                assert_eq!(scene.feed(&answer), []);
+            }
+        }
+        // The first answers tell the round trip, which is none at all here.
+        let waits: Vec<_> = asked.windows(2).map(|two| two[1] - two[0]).collect();
+        let last = waits.last().copied().unwrap_or(0);
+        assert!(waits.is_sorted() && (155..170).contains(&last), "{codec:?} {waits:?}");
+        assert!((scene.closed(), scene.outputs()) == (None, vec![]), "{codec:?}: it is not given up");
+        let mut end = scene.status(all(&[RCLOSE, WCLOSE, END]), 500, 1000, answer.echo).sync(1001);
+        end.seq = scene.n(0);
+        assert_eq!((scene.feed(&end), scene.outputs()), (vec![], vec![true]), "{codec:?}");
+    }
+}
+
+//= X-7 test
 //= X-21 test
 #[test]
 fn a_datagram_that_asks_both_ways_is_answered_before_and_after_its_delivery() {

@@ -486,11 +486,13 @@ impl Incoming {
             len += u64::from(range.len);
         }
         let high = self.dseq + len;
+        let message = self.marks.first_end().filter(|end| *end <= high).map(|end| end.saturating_sub(self.dseq));
         Readable {
             parts,
             len,
-            message: self.marks.first_end().filter(|end| *end <= high).map(|end| end.saturating_sub(self.dseq)),
-            btag: self.marks.tag(self.dseq),
+            message,
+            // Where a message ends of which the rest is empty, bytes that lie there are the next one's, and the tag is.
+            btag: self.marks.tag(self.dseq).filter(|_| message != Some(0) || self.dseq == self.rseq),
             is_end: self.end == Some(high),
         }
     }
@@ -518,7 +520,9 @@ impl Incoming {
         let ended = self.marks.drop_ends(self.dseq);
         if bytes > 0 || ended {
             self.is_ended = ended;
-            self.marks.drop_tags(self.dseq + u64::from(bytes == 0));
+            // A tag at dseq is that of an empty message, unless bytes lie there: then it is theirs, and an empty packet has
+            // ended the message before.
+            self.marks.drop_tags(self.dseq + u64::from(bytes == 0 && self.dseq == self.rseq));
         }
         if let Some(holes) = &mut self.holes {
             holes.pop_front_below(self.dseq);

@@ -78,6 +78,21 @@ fn an_empty_packet_can_end_a_message_that_is_all_in() {
     assert_eq!(incoming.hseq(), 100);
 }
 
+//= X-17 test
+#[test]
+fn an_empty_packet_that_ends_a_message_leaves_the_tag_of_the_next() {
+    let mut incoming = stream(Keeping::Selective);
+    incoming.data(&piece(0..100));
+    incoming.consume(100);
+    assert_eq!(incoming.fate(&message(100..100)), Fate::New);
+    let next = Piece { btag: Some([2; 8]), ..message(100..200) };
+    assert_eq!(incoming.fate(&next), Fate::New);
+    assert_eq!((incoming.readable().message, incoming.readable().btag), (Some(0), None), "the rest of the first");
+    incoming.consume(0);
+    assert_eq!((incoming.readable().message, incoming.readable().btag), (Some(100), Some([2; 8])));
+    assert_eq!(incoming.fate(&next), Fate::Duplicate, "it contradicts nothing");
+}
+
 #[test]
 fn boundaries_are_bounded_and_never_block_the_stream() {
     let mut incoming = stream(Keeping::Selective);

@@ -115,6 +115,43 @@ fn boundaries_are_bounded_and_never_block_the_stream() {
     assert_eq!(new, 8);
 }
 
+#[test]
+fn tags_are_bounded_and_never_block_the_stream() {
+    const MOST: u64 = MAX_TAGS as u64;
+    let large = Policy { rwindow: 10_000, max_boundaries: 10_000, ..policy(Keeping::Selective) };
+    let mut incoming = Incoming::new(large);
+    incoming.set_ring(RING, 10_000);
+    let whole = |low: u64| Piece { btag: Some([1; 8]), ..message(low..low + 1) };
+    let new = (0..MOST + 100).filter(|low| incoming.fate(&whole(*low)) == Fate::New).count();
+    assert_eq!(new, MAX_TAGS);
+    assert_eq!(incoming.fate(&message(MOST..MOST + 1)), Fate::New, "no tag, no limit");
+    assert_eq!(incoming.fate(&whole(MOST + 1)), Fate::Dropped);
+    incoming.consume(1);
+    assert_eq!(incoming.fate(&whole(MOST + 1)), Fate::New);
+}
+
+//= X-17 test
+#[test]
+fn the_ends_of_messages_take_less_memory_than_their_bytes() {
+    const BYTES: u64 = 262_144;
+    for step in [1, 2, 63, 64, 65, 1400] {
+        let large = Policy { rwindow: BYTES as u32, max_boundaries: usize::MAX, ..policy(Keeping::Selective) };
+        let mut incoming = Incoming::new(large);
+        incoming.set_ring(RING, BYTES);
+        let messages = BYTES / step;
+        for at in 0..messages {
+            assert_eq!(incoming.fate(&message(at * step..at * step + step)), Fate::New, "{step}: {at}");
+        }
+        assert_eq!(incoming.marks.ends() as u64, messages);
+        assert!(incoming.marks.heap_bytes() as u64 <= BYTES / 2 + 1000, "{step}: {}", incoming.marks.heap_bytes());
+        for _ in 0..messages {
+            assert_eq!(incoming.readable().message, Some(step));
+            incoming.consume(step);
+        }
+        assert_eq!((incoming.marks.ends(), incoming.readable().message), (0, None));
+    }
+}
+
 //= X-14 test
 #[test]
 fn what_finds_no_room_for_its_end_is_one_gap() {

@@ -114,6 +114,25 @@ fn formats_that_nobody_knows_are_refused() {
     }
 }
 
+//= X-5 test
+#[test]
+fn an_address_that_nobody_knows_is_refused_as_such_however_long_it_is() {
+    let codec = Codec::Xtp40;
+    let mut scene = Scene::listening(codec, block(Service::Connection));
+    let known = scene.first(NONE, 20).bytes();
+    let body = codec.header_bytes();
+    // Behind the longest of these the traffic specifier lies beyond what is read of a FIRST.
+    for alen in [4_usize, 40, 64, 200] {
+        let (header, segment) = known.split_at(body);
+        let mut packet = [header, &vec![0; alen], &segment[16..]].concat();
+        let dlen = packet.len() - body;
+        packet[12..16].copy_from_slice(&(dlen as u32).to_be_bytes());
+        packet[body..body + 4].copy_from_slice(&[0, alen as u8, 1, 9]);
+        crate::half::fill(codec, &mut packet);
+        assert_eq!(only_diag(&scene.feed_bytes(&packet), 1000, scene.n(0)), (1, 3), "{alen}");
+    }
+}
+
 #[test]
 fn an_answer_in_a_format_that_nobody_knows_is_refused_and_not_used() {
     let codec = Codec::Xtp40;

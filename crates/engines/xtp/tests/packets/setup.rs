@@ -3,7 +3,7 @@
 use crate::half::Got;
 use crate::scene::*;
 use pinnace_core::{Address, Time};
-use pinnace_wire::xtp::{Kind, Traffic};
+use pinnace_wire::xtp::{self, Kind, Traffic};
 use pinnace_xtp::{Close, Codec, Config, ControlBlock, Event, Failure, HostPair, Options, Service, Services};
 
 //= X-5 test
@@ -130,6 +130,38 @@ fn an_address_that_nobody_knows_is_refused_as_such_however_long_it_is() {
         packet[body..body + 4].copy_from_slice(&[0, alen as u8, 1, 9]);
         crate::half::fill(codec, &mut packet);
         assert_eq!(only_diag(&scene.feed_bytes(&packet), 1000, scene.n(0)), (1, 3), "{alen}");
+    }
+}
+
+/// A JCNTL that asks, with these formats of its address and of its traffic specifier.
+fn join(formats: (u8, u8)) -> Vec<u8> {
+    let codec = Codec::Xtp40;
+    let key = xtp::Key { rtn: true, value: KEY };
+    let header = xtp::Header { codec, key, options: SREQ, kind: Kind::Jcntl, sort: 0, sync: 1000, seq: 5, dseq: 0 };
+    let spans = xtp::Spans::EMPTY;
+    let status = xtp::Status { rseq: 0, alloc: 0, echo: 0, spans, xkey: 0, traffic: None, clock: None, hseq: 0 };
+    let mut packet = Vec::new();
+    xtp::join(&header, &status, &block(Service::Multicast).address_segment, &Traffic::default(), &mut packet);
+    let address = codec.header_bytes() + 32;
+    (packet[address + 3], packet[address + 16 + 3]) = formats;
+    crate::half::fill(codec, &mut packet);
+    packet
+}
+
+//= X-22 test
+#[test]
+fn who_joins_in_a_format_that_nobody_knows_is_told_which() {
+    for has_groups in [true, false] {
+        let config = Config { has_groups, ..config(Codec::Xtp40) };
+        let mut scene = Scene::listening_for(config, block(Service::Connection), Services::ALL);
+        for (formats, value) in [((9, 1), 3), ((1, 9), 5), ((9, 9), 3)] {
+            let answers = scene.feed_bytes(&join(formats));
+            let told: Vec<_> = answers.iter().map(|diag| (diag.diag, diag.rtn, diag.key, diag.seq)).collect();
+            // Without groups there is no such packet.
+            let expected = has_groups.then_some((Some((1, value)), false, KEY, 5));
+            assert_eq!(told, Vec::from_iter(expected), "{formats:?}");
+        }
+        assert_eq!(scene.half.xtp().counters().packets_malformed, if has_groups { 0 } else { 3 });
     }
 }
 

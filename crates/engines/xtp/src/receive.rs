@@ -687,8 +687,6 @@ fn on_diag(context: &mut Context, shared: &mut Shared, header: &Header, code: u3
         // A sender answers a receiver with nothing else.
         return;
     }
-    let block = std::sync::Arc::make_mut(&mut context.block);
-    (block.code, block.value) = (code, value);
     let result = match code {
         // It may have overtaken the FIRST: WTIMER goes on.
         3 if header.key.rtn => return,
@@ -705,6 +703,8 @@ fn on_diag(context: &mut Context, shared: &mut Shared, header: &Header, code: u3
         6 => Err(Failure::Violation),
         _ => Err(Failure::Refused { code, value }),
     };
+    let block = std::sync::Arc::make_mut(&mut context.block);
+    (block.code, block.value) = (code, value);
     context.phase = Phase::Over;
     context.conclude(shared, result);
 }

@@ -306,6 +306,23 @@ fn a_refusal_ends_the_context() {
     }
 }
 
+#[test]
+fn a_diag_that_decides_nothing_is_not_the_one_that_ended_the_context() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, block(Service::Connection));
+        let sent = scene.send(100);
+        let overtook = scene.diag(true, scene.its_key, 3, 0);
+        assert_eq!((scene.feed(&overtook), scene.closed()), (vec![], None));
+        let ended_by = |scene: &Scene| scene.half.xtp().block(scene.context()).map(|block| (block.code, block.value));
+        assert_eq!(ended_by(&scene), Some((0, 0)), "{codec:?}: it goes on");
+        let status = scene.status(NONE, 100, 1000, sent[0].sync);
+        assert_eq!((scene.feed(&status), scene.outputs()), (vec![], vec![true]));
+        let unknown = scene.diag(false, XKEY, 3, 0);
+        scene.feed(&unknown);
+        assert_eq!((scene.closed(), ended_by(&scene)), (Some(Err(Failure::Unknown)), Some((3, 0))), "{codec:?}");
+    }
+}
+
 //= X-1 test
 #[test]
 fn shutting_down_is_said_once_to_everybody() {

@@ -18,7 +18,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Senders served at once; more wait as long as their time-outs let them.
-const AT_ONCE: usize = 16;
+pub(crate) const AT_ONCE: usize = 16;
 
 /// Descriptors that serving one may take: of the endpoint (a socket, one that is tried, and two to wake threads), and of the files and
 /// folders that are open at a time.

@@ -29,6 +29,22 @@ fn a_sender_of_many_files_makes_do_with_few_descriptors() {
 }
 
 #[test]
+fn a_receiver_of_many_files_makes_do_with_few_descriptors() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let folder = from.path().join("many");
+    std::fs::create_dir(&folder).unwrap();
+    for number in 0..300 {
+        std::fs::write(folder.join(number.to_string()), number.to_string()).unwrap();
+    }
+    let receive = ["recv", "--bind", "127.0.0.1:0", "--once", "--dir", to.path().to_str().unwrap()];
+    let receiving = Listening::of(short_of_descriptors(128, &receive).stdout(Stdio::piped()));
+    let sent = pinnace(&["send", folder.to_str().unwrap(), &receiving.address]).output().unwrap();
+    let (code, _, err) = receiving.finish();
+    assert_eq!((code, sent.status.code()), (Some(0), Some(0)), "{err}{}", text(&sent.stderr));
+    assert_eq!(std::fs::read_dir(to.path().join("many")).unwrap().count(), 300);
+}
+
+#[test]
 fn a_file_that_is_removed_before_its_turn_is_left_out_and_all_else_arrives() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let folder = from.path().join("folder");

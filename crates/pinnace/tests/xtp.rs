@@ -166,6 +166,65 @@ fn datagrams_come_whole_and_the_acknowledged_ones_surely() {
     });
 }
 
+//= X-7 test
+//= X-21 test
+#[test]
+fn a_datagram_that_waits_for_a_listener_that_goes_is_not_waited_for() {
+    for (codec, is_asked_for) in CODECS.into_iter().flat_map(|codec| [(codec, false), (codec, true)]) {
+        let (server, listener, client) = pair(&options(codec), HOSTS[0]);
+        let (block, deferred) = (client.block(Service::AckDgram), SendOptions { dreq: true, ..SendOptions::MESSAGE });
+        let sending = client.datagram_with(server.local_addr(), pattern(10, 1), block, &deferred).unwrap();
+        let until = Instant::now() + LONG;
+        // Its sender has asked what has become of it, or has heard nothing yet.
+        while !listener.has_arrivals() || (is_asked_for && client.counters().statuses_received == 0) {
+            assert!(Instant::now() < until, "{codec:?}: it comes, and is asked for");
+            thread::sleep(Duration::from_millis(2));
+        }
+        drop(listener);
+        match sending.wait_timeout(LONG) {
+            Progress::Ended(Err(unsent)) => {
+                assert!(matches!(unsent.error, Error::ContextFailed(_)), "{codec:?} {unsent}");
+            }
+            other => panic!("{codec:?}: nobody will take it: {other:?}"),
+        }
+        assert_eq!(server.contexts(), 0, "{codec:?}");
+    }
+}
+
+//= X-17 test
+#[test]
+fn a_message_that_was_read_before_a_tagged_one_begins_ends_there() {
+    for codec in CODECS {
+        let (server, listener, client) = pair(&options(codec), HOSTS[0]);
+        let stream = client.connect(server.local_addr()).unwrap();
+        stream.send_with(b"abc".to_vec(), &SendOptions::BYTES).unwrap().wait().unwrap();
+        let there = accepted(&listener);
+        // Its end has not come.
+        while there.facts().unwrap().dseq == there.facts().unwrap().start {
+            assert!(there.recv_timeout(Duration::from_millis(10)).is_err(), "{codec:?}");
+        }
+        stream.send_with(b"def".to_vec(), &SendOptions::tagged(*b"keelhaul")).unwrap().wait().unwrap();
+        let recv = || there.recv_timeout(LONG).unwrap().unwrap();
+        let (first, second) = (recv(), recv());
+        assert_eq!((&first.data[..], first.btag, first.eom), (&b"abc"[..], None, true), "{codec:?}");
+        assert_eq!((&second.data[..], second.btag, second.eom), (&b"def"[..], Some(*b"keelhaul"), true), "{codec:?}");
+        close(&stream, &there);
+        // So it does in a buffer that was posted.
+        let stream = client.bulk(server.local_addr()).unwrap();
+        let sending = stream.send_with(b"abc".to_vec(), &SendOptions::BYTES).unwrap();
+        let there = accepted(&listener);
+        there.post(Message::with_capacity(6)).unwrap();
+        sending.wait().unwrap();
+        while there.facts().unwrap().dseq == there.facts().unwrap().start {
+            assert!(there.filled_timeout(Duration::from_millis(10)).is_err(), "{codec:?}");
+        }
+        stream.send_with(b"def".to_vec(), &SendOptions::tagged(*b"keelhaul")).unwrap().wait().unwrap();
+        let filled = there.filled_timeout(LONG).unwrap().unwrap();
+        assert_eq!((&filled.message[..], filled.ends), (&b"abcdef"[..], vec![3, 6]), "{codec:?}");
+        close(&stream, &there);
+    }
+}
+
 //= X-21 test
 //= X-15 test
 #[test]

@@ -9,7 +9,7 @@ use super::protocol::{
 };
 use super::schedule::{self, Schedule, Values, Work};
 use super::store::{self, Claim, Existing, Store, Stores, exists, is_folder};
-use super::{MAX_BYTES, MAX_MESSAGES};
+use super::MAX_BYTES;
 use crate::address::resolve;
 use crate::bare::announce_as;
 use crate::exit::{Error, Exit};
@@ -385,9 +385,10 @@ impl<'a, 's> Transfer<'a, 's> {
     fn content(&mut self) -> Result<(), Error> {
         let mut schedule = Schedule::new(self.chunk_bytes);
         let mut posted: VecDeque<Posted> = VecDeque::new();
-        let mut bytes = 0;
+        // Each chunk keeps its file open.
+        let (most, mut bytes) = (super::most_messages(senders::AT_ONCE), 0);
         loop {
-            while posted.len() < MAX_MESSAGES
+            while posted.len() < most
                 && bytes < MAX_BYTES
                 && let Some(what) = schedule.next(&self.work)
             {

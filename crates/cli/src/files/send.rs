@@ -6,7 +6,7 @@ use super::progress::{Progress, Report, Status, Totals};
 use super::protocol::{self, Decision, Held, Holding, Kind, Offer, Problem, ToReceiver, ToSender, unsafe_peer};
 use super::schedule::{Item, Schedule, Values, Work};
 use super::source::{self, Gathered, Source};
-use super::{MAX_BYTES, MAX_MESSAGES};
+use super::MAX_BYTES;
 use crate::address::resolve_peer;
 use crate::exit::{Error, Exit};
 use crate::interrupt;
@@ -16,7 +16,6 @@ use crate::service::{self, Asked};
 use crate::transport::{self, Pace, Transport};
 use pinnace::Message;
 use pinnace::zcrp::{self, Sending};
-use rustix::process::{Resource, getrlimit};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -125,12 +124,6 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         )));
     }
     Ok(())
-}
-
-/// Messages under way at most: each keeps its file open until it is hashed, and half of the descriptors are for others.
-fn most_messages() -> usize {
-    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(descriptors / 2).map_or(MAX_MESSAGES, |half| half.clamp(1, MAX_MESSAGES))
 }
 
 struct Transfer<'a> {
@@ -332,7 +325,7 @@ impl<'a> Transfer<'a> {
         let mut schedule = Schedule::new(self.chunk_bytes);
         let mut next = schedule.next(work);
         let mut under_way: VecDeque<Queued> = VecDeque::new();
-        let (most, mut bytes) = (most_messages(), 0);
+        let (most, mut bytes) = (super::most_messages(1), 0);
         loop {
             while let Some(item) = &next
                 && under_way.len() < most

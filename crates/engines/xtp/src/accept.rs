@@ -185,8 +185,9 @@ impl Xtp {
     /// Who listens, and for which service; or why not.
     //= X-5
     fn judge(&self, options: Options, address: FirstAddress, traffic: FirstTraffic) -> Result<Wanted, Value> {
-        let FirstTraffic::Known(traffic) = traffic else { return Err(Value::TrafficFormat) };
+        // The address comes first: behind one that is not known, the traffic may lie too far away to be read.
         let FirstAddress::Known(address) = address else { return Err(Value::AddressFormat) };
+        let FirstTraffic::Known(traffic) = traffic else { return Err(Value::TrafficFormat) };
         let host: IpAddr = match address.hosts {
             HostPair::V4 { destination, .. } => destination.into(),
             HostPair::V6 { destination, .. } => destination.into(),

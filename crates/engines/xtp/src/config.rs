@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use core::time::Duration;
 use pinnace_core::ControllerKind;
-use pinnace_wire::xtp::{Codec, Options};
+use pinnace_wire::xtp::{self, Codec, Options};
 
 /// The configuration of an engine.
 #[derive(Clone, Debug)]
@@ -99,7 +99,9 @@ pub struct Limits {
     pub datagrams: u64,
     /// Spans beyond a gap, in one context.
     pub spans: usize,
-    /// Ends of messages and tags that are not consumed, in one context.
+    /// Ends of messages that are not consumed, in one context. By default as many as there are bytes, for all that alloc
+    /// allows may be messages of a byte each, and whoever finds no room for the ends of those seems to receive nothing. They
+    /// take no more than half a byte of memory for each byte of the receive ring. Of tags no more than 4,096 are kept.
     pub boundaries: usize,
     /// Streams to groups that are received.
     pub members: usize,
@@ -125,7 +127,7 @@ impl Default for Limits {
             bytes: 1 << 30,
             datagrams: 65_536,
             spans: 1024,
-            boundaries: 4096,
+            boundaries: xtp::MAX_WINDOW as usize,
             members: 1024,
             strangers: 256,
             listeners: 1024,

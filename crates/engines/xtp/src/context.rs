@@ -18,7 +18,8 @@ use std::sync::Arc;
 
 /// After so long a transaction's request is acknowledged without the response (specs/xtp.md, 3.9).
 const RESPONSE_TIME: Duration = Duration::from_millis(20);
-/// Between two questions whether there is room again no more time passes, save where WTIMER is longer.
+/// Between two questions whether there is room again, or a datagram was delivered, no more time passes, save where WTIMER is
+/// longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// WTIMER doubles at most so often.
 const MOST_DOUBLINGS: u32 = 4;
@@ -183,7 +184,7 @@ pub(crate) struct Context {
     /// Since when WTIMER runs, and how often it has expired in a row.
     pub(crate) waiting: Option<Time>,
     pub(crate) expiries: u32,
-    /// How many questions in a row have been answered, and the window is shut as before.
+    /// How many questions in a row have been answered, and the window is shut as before, or a datagram not delivered.
     pub(crate) answers_in_vain: u8,
     /// CTIMER.
     pub(crate) last_heard: Time,
@@ -475,7 +476,8 @@ impl Context {
     pub(crate) fn wait_until(&self) -> Option<Time> {
         let doubled = |times: u32| self.outgoing.timeout().saturating_mul(1 << times.min(MOST_DOUBLINGS));
         let wait = doubled(self.expiries);
-        // That there is room again is said unasked (3.6); who asks meanwhile does so in case that was lost.
+        // That there is room again is said unasked (3.6), and that a datagram was delivered when it is; who asks meanwhile
+        // does so in case that was lost.
         let pause =
             if self.outgoing.is_ask_missing() { wait } else { doubled(self.answers_in_vain.into()).min(LONGEST_PAUSE) };
         self.waiting.map(|since| since + wait.max(pause))

@@ -12,7 +12,8 @@ use core::ops::Range;
 use core::time::Duration;
 use pinnace_core::{Address, Placed, RxMeta, Segment, Seq32, Time};
 use pinnace_wire::xtp::{
-    Body, Code, FirstTraffic, Head, Header, INITIAL_ALLOC, Kind, MAX_PREFIX_BYTES, Options, Status, Traffic, Value,
+    Body, Code, FirstAddress, FirstTraffic, Head, Header, INITIAL_ALLOC, Kind, MAX_PREFIX_BYTES, Options, Status,
+    Traffic, Value,
 };
 
 /// The longest header.
@@ -71,7 +72,16 @@ impl Xtp {
         header: &Header,
         body: Body<'_>,
     ) {
+        if matches!(body, Body::Join { .. }) && !self.shared.config.has_groups {
+            // What is of no known type is dropped in silence (specs/xtp.md, 1).
+            self.shared.counters.packets_malformed += 1;
+            return;
+        }
         // Right as a packet, but of a later version: answered, and nothing of it is used (specs/xtp.md, 1).
+        if matches!(body, Body::Join { address: FirstAddress::Unknown, .. }) {
+            self.diagnose(now, meta, header, Code::ContextRefused, Value::AddressFormat);
+            return;
+        }
         if let Body::Status(status) | Body::Join { status, .. } = &body
             && matches!(status.traffic, Some(FirstTraffic::Unknown))
         {
@@ -93,8 +103,6 @@ impl Xtp {
             }
             Body::First { .. } => self.shared.counters.packets_malformed += 1,
             Body::Diag { code, value, .. } => self.on_diag(now, meta.source, header, code, value),
-            // What is of no known type is dropped in silence (specs/xtp.md, 1).
-            Body::Join { .. } if !self.shared.config.has_groups => self.shared.counters.packets_malformed += 1,
             body @ Body::Join { .. } => self.on_group_packet(now, meta, rx, segment, header, body),
             body if header.options.contains(Options::MULTI) => {
                 self.on_group_packet(now, meta, rx, segment, header, body);
@@ -548,7 +556,8 @@ fn on_status(
     if let Some(silence) = context.silence.as_deref_mut().filter(|_| context.outgoing.alloc() > alloc_before) {
         silence.on_room();
     }
-    if !outcome.is_still_shut || context.ignores_alloc() {
+    let is_in_vain = (outcome.is_still_shut && !context.ignores_alloc()) || context.awaits_delivery();
+    if !is_in_vain {
         context.answers_in_vain = 0;
     } else if outcome.echoes_expiry {
         context.answers_in_vain = context.answers_in_vain.saturating_add(1);
@@ -678,8 +687,6 @@ fn on_diag(context: &mut Context, shared: &mut Shared, header: &Header, code: u3
         // A sender answers a receiver with nothing else.
         return;
     }
-    let block = std::sync::Arc::make_mut(&mut context.block);
-    (block.code, block.value) = (code, value);
     let result = match code {
         // It may have overtaken the FIRST: WTIMER goes on.
         3 if header.key.rtn => return,
@@ -696,6 +703,8 @@ fn on_diag(context: &mut Context, shared: &mut Shared, header: &Header, code: u3
         6 => Err(Failure::Violation),
         _ => Err(Failure::Refused { code, value }),
     };
+    let block = std::sync::Arc::make_mut(&mut context.block);
+    (block.code, block.value) = (code, value);
     context.phase = Phase::Over;
     context.conclude(shared, result);
 }

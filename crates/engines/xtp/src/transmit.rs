@@ -513,6 +513,8 @@ impl Context {
     fn asking(&self, cut: &Cut, shared: &Shared) -> Asking {
         match (self.service, self.role) {
             (Service::UnackDgram | Service::UnackMulticast, _) => Asking::No,
+            // Its receiver may hear of it for the first time, and must know what an acknowledgement waits for.
+            (Service::AckDgram, _) if cut.is_repetition && self.awaits_delivery() => Asking::Both,
             (Service::AckDgram, _) if cut.is_repetition => Asking::Status,
             (Service::AckDgram, _) => self.asks_at.front().map_or(Asking::Status, |(_, asking)| *asking),
             // Groups answer at once, or not at all.

@@ -487,6 +487,12 @@ pub(super) fn turn_away(call: &mut Call<'_>, arrival: Arrival) {
             call.engine.release(call.now, id);
             call.state.release(place);
         }
-        Arrival::Datagram { bytes, .. } => call.engine.release_datagrams(1, bytes.len() as u64),
+        Arrival::Datagram { bytes, deferred, .. } => {
+            call.engine.release_datagrams(1, bytes.len() as u64);
+            if let Some(context) = deferred {
+                // Nobody will take it: its sender finds out when it asks again.
+                call.engine.not_taken(context);
+            }
+        }
     }
 }

@@ -52,6 +52,8 @@ pub(super) struct Association {
     pub(super) taken_bytes: u64,
     /// Where messages end in the buffers that are posted or full: offsets of the stream.
     pub(super) ends: VecDeque<u64>,
+    /// The bytes that were taken end in the midst of a message.
+    pub(super) is_in_message: bool,
     /// Signalled when something has happened here.
     pub(super) watch: Option<Arc<WakeFd>>,
     /// It is among those that are told to whoever serves all of them.
@@ -75,6 +77,7 @@ impl Association {
             posted_bytes: 0,
             taken_bytes: 0,
             ends: VecDeque::new(),
+            is_in_message: false,
             watch: None,
             is_told: false,
             waits: None,

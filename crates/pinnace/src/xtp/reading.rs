@@ -220,6 +220,11 @@ impl Connection {
         self.check_ring()?;
         let most = self.end.longest_message.min(most);
         let look = self.look(|call, connection, partial, readable| {
+            // The end of a message that was taken before another began behind it is not marked in the stream.
+            //= X-17
+            if partial.has_begun && partial.len() > 0 && readable.btag.is_some() {
+                return Ok((0, Some(partial.take(true))));
+            }
             let take = readable.message.unwrap_or(readable.len);
             if partial.message.data.len() as u64 + take > most {
                 return Err(Error::MessageTooLong(most));
@@ -609,10 +614,14 @@ impl Connection {
         let look = self.look(|call, connection, _, readable| {
             let take = readable.message.unwrap_or(readable.len);
             if let Some(association) = call.state.association(connection.place) {
+                if association.is_in_message && readable.btag.is_some() {
+                    // As in Connection::take_message.
+                    association.ends.push_back(association.taken_bytes);
+                }
                 association.taken_bytes += take;
+                association.is_in_message = readable.message.is_none();
                 if readable.message.is_some() {
-                    let end = association.taken_bytes;
-                    association.ends.push_back(end);
+                    association.ends.push_back(association.taken_bytes);
                 }
             }
             Ok((take, None::<()>))

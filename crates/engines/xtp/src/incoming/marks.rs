@@ -13,32 +13,69 @@ pub(super) struct Marks(Option<Box<Lists>>);
 
 #[derive(Debug, Default)]
 struct Lists {
-    ends: VecDeque<u64>,
+    ends: VecDeque<Ends>,
+    /// How many ends they hold.
+    count: usize,
     tags: VecDeque<(u64, [u8; 8])>,
+}
+
+/// The ends among 64 offsets, a bit each, and not none: a message may be a byte long, and a window is full of them then.
+#[derive(Debug)]
+struct Ends {
+    /// Of the first offset, in 64s.
+    index: u64,
+    bits: u64,
+}
+
+impl Ends {
+    /// Where an offset is noted.
+    const fn place(offset: u64) -> Self {
+        Self { index: offset / 64, bits: 1 << (offset % 64) }
+    }
+
+    /// The first end that is not before `offset`, which is not behind these.
+    fn first_from(&self, offset: u64) -> Option<u64> {
+        let low = self.index * 64;
+        let bits = self.bits & (u64::MAX << offset.saturating_sub(low));
+        (bits != 0).then(|| low + u64::from(bits.trailing_zeros()))
+    }
+}
+
+impl Lists {
+    /// Where the ends of these 64 offsets are, or would be.
+    fn find(&self, index: u64) -> Result<usize, usize> {
+        self.ends.binary_search_by_key(&index, |ends| ends.index)
+    }
 }
 
 impl Marks {
     /// How many ends are known.
     pub(super) fn ends(&self) -> usize {
-        self.0.as_ref().map_or(0, |lists| lists.ends.len())
+        self.0.as_ref().map_or(0, |lists| lists.count)
+    }
+
+    /// How many tags are.
+    pub(super) fn tags(&self) -> usize {
+        self.0.as_ref().map_or(0, |lists| lists.tags.len())
     }
 
     /// The first end.
     pub(super) fn first_end(&self) -> Option<u64> {
-        self.0.as_ref()?.ends.front().copied()
+        self.0.as_ref()?.ends.front()?.first_from(0)
     }
 
     /// Whether a message ends at `offset`.
     pub(super) fn has_end(&self, offset: u64) -> bool {
-        self.0.as_ref().is_some_and(|lists| lists.ends.binary_search(&offset).is_ok())
+        let Ends { index, bits } = Ends::place(offset);
+        self.0.as_ref().is_some_and(|lists| lists.find(index).is_ok_and(|at| lists.ends[at].bits & bits != 0))
     }
 
     /// Whether a message ends behind `low` and before `high`.
     pub(super) fn ends_between(&self, low: u64, high: u64) -> bool {
-        self.0.as_ref().is_some_and(|lists| {
-            let first = lists.ends.partition_point(|end| *end <= low);
-            lists.ends.get(first).is_some_and(|end| *end < high)
-        })
+        let (Some(lists), Some(low)) = (&self.0, low.checked_add(1)) else { return false };
+        let first = lists.find(low / 64).unwrap_or_else(|next| next);
+        // Of the first of them all may be before `low`.
+        lists.ends.range(first..).take(2).find_map(|ends| ends.first_from(low)).is_some_and(|end| end < high)
     }
 
     /// The tag of the message that begins at `offset`.
@@ -49,11 +86,19 @@ impl Marks {
 
     /// A message ends at `offset`.
     pub(super) fn insert_end(&mut self, offset: u64) {
-        let ends = &mut self.0.get_or_insert_default().ends;
-        if ends.back().is_none_or(|last| *last < offset) {
-            ends.push_back(offset);
-        } else if let Err(index) = ends.binary_search(&offset) {
-            ends.insert(index, offset);
+        let lists = self.0.get_or_insert_default();
+        let end = Ends::place(offset);
+        let found = match lists.ends.back() {
+            Some(last) if last.index < end.index => Err(lists.ends.len()),
+            _ => lists.find(end.index),
+        };
+        lists.count += 1;
+        match found {
+            Ok(at) => {
+                lists.count -= usize::from(lists.ends[at].bits & end.bits != 0);
+                lists.ends[at].bits |= end.bits;
+            }
+            Err(at) => lists.ends.insert(at, end),
         }
     }
 
@@ -67,12 +112,18 @@ impl Marks {
 
     /// Forgets the ends up to `dseq`; returns whether there was one right there.
     pub(super) fn drop_ends(&mut self, dseq: u64) -> bool {
+        let is_end = self.has_end(dseq);
         let Some(lists) = &mut self.0 else { return false };
-        let mut last = None;
-        while let Some(end) = lists.ends.pop_front_if(|end| *end <= dseq) {
-            last = Some(end);
+        while let Some(passed) = lists.ends.pop_front_if(|ends| ends.index < dseq / 64) {
+            lists.count -= passed.bits.count_ones() as usize;
         }
-        last == Some(dseq)
+        if let Some(first) = lists.ends.front_mut().filter(|ends| ends.index == dseq / 64) {
+            let before = first.bits;
+            first.bits &= !(u64::MAX >> (63 - dseq % 64));
+            lists.count -= (before ^ first.bits).count_ones() as usize;
+            lists.ends.pop_front_if(|ends| ends.bits == 0);
+        }
+        is_end
     }
 
     /// Forgets the tags before `offset`.
@@ -87,5 +138,13 @@ impl Marks {
         if self.0.as_ref().is_some_and(|lists| lists.ends.is_empty() && lists.tags.is_empty()) {
             self.0 = None;
         }
+    }
+
+    /// Bytes on the heap.
+    #[cfg(test)]
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |lists| {
+            size_of::<Lists>() + lists.ends.capacity() * size_of::<Ends>() + lists.tags.capacity() * 16
+        })
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! Always true: `dseq <= rseq <= hseq`, and none of them ever falls. Bytes below `rseq` are in (or, with
 //! [`Keeping::NoError`], known to be lost). Spans lie behind `rseq`, and touch neither it nor each other. Every byte is
-//! placed at most once. What a peer can make grow is bounded by the [`Policy`]: spans or holes, and ends of messages.
+//! placed at most once. What a peer can make grow is bounded by the [`Policy`]: spans or holes, and ends of messages,
+//! which the memory of their bytes bounds, too; of tags there are [`MAX_TAGS`].
 //= X-16
 
 mod marks;
@@ -27,6 +28,9 @@ const INITIAL_ALLOC: u64 = xtp::INITIAL_ALLOC as u64;
 /// The largest window, and the longest hole that a stream without error control believes in, of a peer that is proved to be
 /// where it says it is.
 const MAX_WINDOW: u64 = xtp::MAX_WINDOW as u64;
+
+/// Most tags of messages that are not consumed.
+const MAX_TAGS: usize = 4096;
 
 /// What becomes of bytes that come out of order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -486,11 +490,13 @@ impl Incoming {
             len += u64::from(range.len);
         }
         let high = self.dseq + len;
+        let message = self.marks.first_end().filter(|end| *end <= high).map(|end| end.saturating_sub(self.dseq));
         Readable {
             parts,
             len,
-            message: self.marks.first_end().filter(|end| *end <= high).map(|end| end.saturating_sub(self.dseq)),
-            btag: self.marks.tag(self.dseq),
+            message,
+            // Where a message ends of which the rest is empty, bytes that lie there are the next one's, and the tag is.
+            btag: self.marks.tag(self.dseq).filter(|_| message != Some(0) || self.dseq == self.rseq),
             is_end: self.end == Some(high),
         }
     }
@@ -518,7 +524,9 @@ impl Incoming {
         let ended = self.marks.drop_ends(self.dseq);
         if bytes > 0 || ended {
             self.is_ended = ended;
-            self.marks.drop_tags(self.dseq + u64::from(bytes == 0));
+            // A tag at dseq is that of an empty message, unless bytes lie there: then it is theirs, and an empty packet has
+            // ended the message before.
+            self.marks.drop_tags(self.dseq + u64::from(bytes == 0 && self.dseq == self.rseq));
         }
         if let Some(holes) = &mut self.holes {
             holes.pop_front_below(self.dseq);
@@ -681,13 +689,16 @@ impl Incoming {
         })
     }
 
-    /// Whether the ends that a piece tells can be noted. One more than allowed is taken where there would be no message
-    /// to deliver without it, and so nothing that ever makes room.
+    /// Whether the ends and the tag that a piece tells can be noted. One more than allowed is taken where there would be no
+    /// message to deliver without it, and so nothing that ever makes room.
     fn has_room_for_marks(&self, piece: &Piece, eom: bool, high: u64) -> bool {
         let more = usize::from(eom && !self.marks.has_end(high))
             + usize::from(piece.btag.is_some() && piece.low > self.dseq && !self.marks.has_end(piece.low));
         let is_needed = piece.low <= self.rseq && self.marks.first_end().is_none_or(|end| end > self.rseq);
-        more == 0 || self.marks.ends() + more <= self.policy.max_boundaries || is_needed
+        let is_new_tag = piece.btag.is_some() && piece.low >= self.dseq && self.marks.tag(piece.low).is_none();
+        let has_room = (more == 0 || self.marks.ends() + more <= self.policy.max_boundaries)
+            && (!is_new_tag || self.marks.tags() < MAX_TAGS);
+        has_room || is_needed
     }
 
     /// Notes what a piece tells about messages.

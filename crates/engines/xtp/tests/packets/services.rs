@@ -63,7 +63,7 @@ fn an_acknowledged_datagram_is_repeated_until_it_is() {
             assert_eq!((first.kind, first.marks()), (Kind::First, all(&[EOM, WCLOSE, RCLOSE, asks])));
             let again = only(scene.due(250));
             assert_eq!((again.kind, again.seq, again.len() as u64), (Kind::First, first.seq, n));
-            assert_eq!(again.marks(), all(&[EOM, WCLOSE, RCLOSE, SREQ]), "{codec:?}: the FIRST again, SREQ, new sync");
+            assert_eq!(again.marks(), all(&[EOM, WCLOSE, RCLOSE, asks, SREQ]), "{codec:?}: it again, SREQ, new sync");
             assert_eq!(again.sync, first.sync.wrapping_add(1));
             let status = scene.status(all(&[RCLOSE, WCLOSE, END]), n, 1000, first.sync);
             assert_eq!(scene.feed(&status), []);
@@ -114,6 +114,32 @@ fn a_datagram_with_dreq_is_acknowledged_when_delivered() {
         assert_eq!((answer.kind, answer.marks()), (tcntl(codec), all(&[RCLOSE, WCLOSE, END])));
         assert_eq!((answer.echo, answer.rseq), (1000, scene.n(500)));
         assert_eq!(datagrams(&scene), [500], "once");
+    }
+}
+
+//= X-7 test
+//= X-11 test
+//= X-21 test
+#[test]
+fn a_datagram_with_dreq_whose_first_packet_was_lost_is_acknowledged_when_delivered_too() {
+    for codec in CODECS {
+        let mut sender = Scene::opened(codec, block(Service::AckDgram));
+        sender.output(500, |output| Output { eom: true, asks_when_delivered: true, ..output });
+        let again = only(sender.due(250));
+        let mut scene = Scene::listening(codec, block(Service::Connection));
+        let mut first = scene.first(again.options, 500).sync(again.sync);
+        (first.service, first.seq) = (2, again.seq);
+        let answer = only(scene.feed(&first));
+        assert_eq!((answer.echo, answer.has(END)), (again.sync, false), "{codec:?}: it has arrived, and no more");
+        let mut status = sender.status(answer.marks(), 500, 1000, answer.echo);
+        status.seq = sender.n(0);
+        assert_eq!((sender.feed(&status), sender.outputs()), (vec![], vec![]), "{codec:?}");
+        let context = waiting(&scene);
+        scene.half.call(|engine, now| engine.delivered(now, context));
+        let end = only(scene.half.take());
+        assert_eq!(end.marks(), all(&[RCLOSE, WCLOSE, END]), "{codec:?}");
+        let status = sender.status(end.marks(), 500, 1000, end.echo).sync(1001);
+        assert_eq!((sender.feed(&status), sender.outputs()), (vec![], vec![true]), "{codec:?}");
     }
 }
 
@@ -173,6 +199,36 @@ fn a_datagram_with_dreq_is_delivered_when_its_receiver_says_end() {
         let forgotten = scene.diag(false, XKEY, 3, 0);
         scene.feed(&forgotten);
         assert_eq!((scene.closed(), scene.outputs()), (Some(Err(Failure::Unknown)), vec![false]), "{codec:?}");
+    }
+}
+
+//= X-7 test
+//= X-11 test
+#[test]
+fn who_waits_for_a_delivery_asks_less_and_less_often_whether_it_has_been() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, block(Service::AckDgram));
+        let first = only(scene.output(500, |output| Output { eom: true, asks_when_delivered: true, ..output }));
+        let mut answer = scene.status(RCLOSE | WCLOSE, 500, 1000, first.sync);
+        answer.seq = scene.n(0);
+        assert_eq!(scene.feed(&answer), []);
+        let mut asked = Vec::new();
+        for millis in 0..2_500 {
+            for question in scene.wait(1) {
+                assert_eq!((question.kind, question.has(SREQ)), (Kind::Cntl, true), "{codec:?}");
+                asked.push(millis);
+                answer.echo = question.sync;
+                assert_eq!(scene.feed(&answer), []);
+            }
+        }
+        // The first answers tell the round trip, which is none at all here.
+        let waits: Vec<_> = asked.windows(2).map(|two| two[1] - two[0]).collect();
+        let last = waits.last().copied().unwrap_or(0);
+        assert!(waits.is_sorted() && (155..170).contains(&last), "{codec:?} {waits:?}");
+        assert!((scene.closed(), scene.outputs()) == (None, vec![]), "{codec:?}: it is not given up");
+        let mut end = scene.status(all(&[RCLOSE, WCLOSE, END]), 500, 1000, answer.echo).sync(1001);
+        end.seq = scene.n(0);
+        assert_eq!((scene.feed(&end), scene.outputs()), (vec![], vec![true]), "{codec:?}");
     }
 }
 

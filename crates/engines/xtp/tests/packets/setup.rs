@@ -3,7 +3,7 @@
 use crate::half::Got;
 use crate::scene::*;
 use pinnace_core::{Address, Time};
-use pinnace_wire::xtp::{Kind, Traffic};
+use pinnace_wire::xtp::{self, Kind, Traffic};
 use pinnace_xtp::{Close, Codec, Config, ControlBlock, Event, Failure, HostPair, Options, Service, Services};
 
 //= X-5 test
@@ -111,6 +111,57 @@ fn formats_that_nobody_knows_are_refused() {
             scene.half.feed(PEER, &traffic);
             assert_eq!(only_diag(&scene.half.take(), 1000, scene.n(0)), (1, 5));
         }
+    }
+}
+
+//= X-5 test
+#[test]
+fn an_address_that_nobody_knows_is_refused_as_such_however_long_it_is() {
+    let codec = Codec::Xtp40;
+    let mut scene = Scene::listening(codec, block(Service::Connection));
+    let known = scene.first(NONE, 20).bytes();
+    let body = codec.header_bytes();
+    // Behind the longest of these the traffic specifier lies beyond what is read of a FIRST.
+    for alen in [4_usize, 40, 64, 200] {
+        let (header, segment) = known.split_at(body);
+        let mut packet = [header, &vec![0; alen], &segment[16..]].concat();
+        let dlen = packet.len() - body;
+        packet[12..16].copy_from_slice(&(dlen as u32).to_be_bytes());
+        packet[body..body + 4].copy_from_slice(&[0, alen as u8, 1, 9]);
+        crate::half::fill(codec, &mut packet);
+        assert_eq!(only_diag(&scene.feed_bytes(&packet), 1000, scene.n(0)), (1, 3), "{alen}");
+    }
+}
+
+/// A JCNTL that asks, with these formats of its address and of its traffic specifier.
+fn join(formats: (u8, u8)) -> Vec<u8> {
+    let codec = Codec::Xtp40;
+    let key = xtp::Key { rtn: true, value: KEY };
+    let header = xtp::Header { codec, key, options: SREQ, kind: Kind::Jcntl, sort: 0, sync: 1000, seq: 5, dseq: 0 };
+    let spans = xtp::Spans::EMPTY;
+    let status = xtp::Status { rseq: 0, alloc: 0, echo: 0, spans, xkey: 0, traffic: None, clock: None, hseq: 0 };
+    let mut packet = Vec::new();
+    xtp::join(&header, &status, &block(Service::Multicast).address_segment, &Traffic::default(), &mut packet);
+    let address = codec.header_bytes() + 32;
+    (packet[address + 3], packet[address + 16 + 3]) = formats;
+    crate::half::fill(codec, &mut packet);
+    packet
+}
+
+//= X-22 test
+#[test]
+fn who_joins_in_a_format_that_nobody_knows_is_told_which() {
+    for has_groups in [true, false] {
+        let config = Config { has_groups, ..config(Codec::Xtp40) };
+        let mut scene = Scene::listening_for(config, block(Service::Connection), Services::ALL);
+        for (formats, value) in [((9, 1), 3), ((1, 9), 5), ((9, 9), 3)] {
+            let answers = scene.feed_bytes(&join(formats));
+            let told: Vec<_> = answers.iter().map(|diag| (diag.diag, diag.rtn, diag.key, diag.seq)).collect();
+            // Without groups there is no such packet.
+            let expected = has_groups.then_some((Some((1, value)), false, KEY, 5));
+            assert_eq!(told, Vec::from_iter(expected), "{formats:?}");
+        }
+        assert_eq!(scene.half.xtp().counters().packets_malformed, if has_groups { 0 } else { 3 });
     }
 }
 
@@ -252,6 +303,23 @@ fn a_refusal_ends_the_context() {
             let block = scene.half.xtp().block(scene.context()).expect("there");
             assert_eq!((block.code, block.value), (code, value));
         }
+    }
+}
+
+#[test]
+fn a_diag_that_decides_nothing_is_not_the_one_that_ended_the_context() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, block(Service::Connection));
+        let sent = scene.send(100);
+        let overtook = scene.diag(true, scene.its_key, 3, 0);
+        assert_eq!((scene.feed(&overtook), scene.closed()), (vec![], None));
+        let ended_by = |scene: &Scene| scene.half.xtp().block(scene.context()).map(|block| (block.code, block.value));
+        assert_eq!(ended_by(&scene), Some((0, 0)), "{codec:?}: it goes on");
+        let status = scene.status(NONE, 100, 1000, sent[0].sync);
+        assert_eq!((scene.feed(&status), scene.outputs()), (vec![], vec![true]));
+        let unknown = scene.diag(false, XKEY, 3, 0);
+        scene.feed(&unknown);
+        assert_eq!((scene.closed(), ended_by(&scene)), (Some(Err(Failure::Unknown)), Some((3, 0))), "{codec:?}");
     }
 }
 

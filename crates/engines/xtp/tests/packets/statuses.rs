@@ -310,6 +310,30 @@ fn bytes_beyond_alloc_are_dropped_and_the_window_opens_again() {
 }
 
 //= X-8 test
+//= X-17 test
+#[test]
+fn all_that_alloc_allows_is_taken_however_short_its_messages_are() {
+    const WINDOW: u64 = 262_144;
+    for codec in CODECS {
+        // Nobody reads.
+        let mut scene = Scene::accepted(codec, block(Service::Connection), EOM, 8);
+        for low in (8..WINDOW).step_by(8) {
+            let data = scene.data(EOM, low, 8);
+            assert_eq!(scene.feed(&data), []);
+        }
+        let mut asks = scene.status(SREQ, 0, 1000, 0).sync(1001);
+        asks.seq = scene.n(WINDOW);
+        let answer = only(scene.feed(&asks));
+        assert_eq!((answer.rseq, answer.alloc), (scene.n(WINDOW), scene.n(WINDOW)), "{codec:?}");
+        for _ in 0..WINDOW / 8 {
+            let context = scene.context();
+            assert_eq!(scene.half.xtp().readable(context).and_then(|readable| readable.message), Some(8));
+            scene.half.call(|engine, now| engine.consume(now, context, 8));
+        }
+    }
+}
+
+//= X-8 test
 #[test]
 fn posted_buffers_are_all_that_is_allocated() {
     for codec in CODECS {

@@ -78,6 +78,21 @@ fn an_empty_packet_can_end_a_message_that_is_all_in() {
     assert_eq!(incoming.hseq(), 100);
 }
 
+//= X-17 test
+#[test]
+fn an_empty_packet_that_ends_a_message_leaves_the_tag_of_the_next() {
+    let mut incoming = stream(Keeping::Selective);
+    incoming.data(&piece(0..100));
+    incoming.consume(100);
+    assert_eq!(incoming.fate(&message(100..100)), Fate::New);
+    let next = Piece { btag: Some([2; 8]), ..message(100..200) };
+    assert_eq!(incoming.fate(&next), Fate::New);
+    assert_eq!((incoming.readable().message, incoming.readable().btag), (Some(0), None), "the rest of the first");
+    incoming.consume(0);
+    assert_eq!((incoming.readable().message, incoming.readable().btag), (Some(100), Some([2; 8])));
+    assert_eq!(incoming.fate(&next), Fate::Duplicate, "it contradicts nothing");
+}
+
 #[test]
 fn boundaries_are_bounded_and_never_block_the_stream() {
     let mut incoming = stream(Keeping::Selective);
@@ -98,6 +113,43 @@ fn boundaries_are_bounded_and_never_block_the_stream() {
     let mut incoming = stream(Keeping::Selective);
     let new = (0..100).filter(|i| incoming.fate(&message(*i..i + 1)) == Fate::New).count();
     assert_eq!(new, 8);
+}
+
+#[test]
+fn tags_are_bounded_and_never_block_the_stream() {
+    const MOST: u64 = MAX_TAGS as u64;
+    let large = Policy { rwindow: 10_000, max_boundaries: 10_000, ..policy(Keeping::Selective) };
+    let mut incoming = Incoming::new(large);
+    incoming.set_ring(RING, 10_000);
+    let whole = |low: u64| Piece { btag: Some([1; 8]), ..message(low..low + 1) };
+    let new = (0..MOST + 100).filter(|low| incoming.fate(&whole(*low)) == Fate::New).count();
+    assert_eq!(new, MAX_TAGS);
+    assert_eq!(incoming.fate(&message(MOST..MOST + 1)), Fate::New, "no tag, no limit");
+    assert_eq!(incoming.fate(&whole(MOST + 1)), Fate::Dropped);
+    incoming.consume(1);
+    assert_eq!(incoming.fate(&whole(MOST + 1)), Fate::New);
+}
+
+//= X-17 test
+#[test]
+fn the_ends_of_messages_take_less_memory_than_their_bytes() {
+    const BYTES: u64 = 262_144;
+    for step in [1, 2, 63, 64, 65, 1400] {
+        let large = Policy { rwindow: BYTES as u32, max_boundaries: usize::MAX, ..policy(Keeping::Selective) };
+        let mut incoming = Incoming::new(large);
+        incoming.set_ring(RING, BYTES);
+        let messages = BYTES / step;
+        for at in 0..messages {
+            assert_eq!(incoming.fate(&message(at * step..at * step + step)), Fate::New, "{step}: {at}");
+        }
+        assert_eq!(incoming.marks.ends() as u64, messages);
+        assert!(incoming.marks.heap_bytes() as u64 <= BYTES / 2 + 1000, "{step}: {}", incoming.marks.heap_bytes());
+        for _ in 0..messages {
+            assert_eq!(incoming.readable().message, Some(step));
+            incoming.consume(step);
+        }
+        assert_eq!((incoming.marks.ends(), incoming.readable().message), (0, None));
+    }
 }
 
 //= X-14 test

@@ -1,5 +1,6 @@
 //! `pinnace recv`.
 
+use super::MAX_BYTES;
 use super::digest::{HashThread, Hashed, Job, OpenFile, Value};
 use super::peer::Peer;
 use super::progress::{Progress, Report, Status, Totals};
@@ -9,7 +10,6 @@ use super::protocol::{
 };
 use super::schedule::{self, Schedule, Values, Work};
 use super::store::{self, Claim, Existing, Store, Stores, exists, is_folder};
-use super::MAX_BYTES;
 use crate::address::resolve;
 use crate::bare::announce_as;
 use crate::exit::{Error, Exit};

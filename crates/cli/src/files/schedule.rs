@@ -112,7 +112,8 @@ impl Schedule {
 #[derive(Debug)]
 pub(super) struct Values {
     chunk_bytes: u64,
-    files: BTreeMap<usize, Vec<Option<Value>>>,
+    /// Those that are known: how many there will be the other end says.
+    files: BTreeMap<usize, BTreeMap<u32, Value>>,
 }
 
 impl Values {
@@ -120,29 +121,25 @@ impl Values {
         Self { chunk_bytes, files: BTreeMap::new() }
     }
 
-    fn file(&mut self, at: usize, work: &Work) -> &mut Vec<Option<Value>> {
-        self.files.entry(at).or_insert_with(|| {
-            let mut values = vec![None; work.chunks(self.chunk_bytes) as usize];
-            for (chunk, value) in &work.held {
-                values[*chunk as usize] = Some(*value);
-            }
-            values
-        })
+    fn file(&mut self, at: usize, work: &Work) -> &mut BTreeMap<u32, Value> {
+        self.files.entry(at).or_insert_with(|| work.held.iter().copied().collect())
     }
 
     pub(super) fn set(&mut self, at: usize, work: &Work, chunk: u32, value: Value) {
-        self.file(at, work)[chunk as usize] = Some(value);
+        self.file(at, work).insert(chunk, value);
     }
 
     pub(super) fn is_complete(&mut self, at: usize, work: &Work) -> bool {
-        self.file(at, work).iter().all(Option::is_some)
+        self.file(at, work).len() == work.chunks(self.chunk_bytes) as usize
     }
 
     /// BLAKE3 of a file whose values are complete; it is forgotten then.
     pub(super) fn take_hash(&mut self, at: usize, work: &Work) -> Option<Value> {
-        self.file(at, work);
-        let values: Option<Vec<Value>> = self.files.remove(&at)?.into_iter().collect();
-        file_hash(&values?, work.bytes, self.chunk_bytes)
+        if !self.is_complete(at, work) {
+            return None;
+        }
+        let values: Vec<Value> = self.files.remove(&at)?.into_values().collect();
+        file_hash(&values, work.bytes, self.chunk_bytes)
     }
 }
 

@@ -1,12 +1,12 @@
 //! `pinnace send`.
 
+use super::MAX_BYTES;
 use super::digest::{HashThread, Hashed, Job, OpenFile, Value};
 use super::peer::Peer;
 use super::progress::{Progress, Report, Status, Totals};
 use super::protocol::{self, Decision, Held, Holding, Kind, Offer, Problem, ToReceiver, ToSender, unsafe_peer};
 use super::schedule::{Item, Schedule, Values, Work};
 use super::source::{self, Gathered, Source};
-use super::MAX_BYTES;
 use crate::address::resolve_peer;
 use crate::exit::{Error, Exit};
 use crate::interrupt;

@@ -497,3 +497,30 @@ def test_whoever_waits_to_accept_is_told_that_the_listener_is_closed():
             await pinnace.aio.connect(listener.address, connect_timeout=2)
 
     run(main())
+
+
+def test_whoever_has_lost_a_connection_to_another_task_is_told_that_the_listener_is_closed():
+    async def main():
+        listener = pinnace.aio.listen("127.0.0.1:0")
+
+        async def accept_one():
+            connection = await listener.accept()
+            # The others were woken by it as well, and have not had their turn.
+            listener.close()
+            return connection
+
+        accepting = [asyncio.create_task(accept_one()) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        client = await pinnace.aio.connect(listener.address)
+        done, pending = await asyncio.wait(accepting, timeout=5)
+        assert not pending
+        accepted = [task.result() for task in done if task.exception() is None]
+        assert len(accepted) == 1
+        assert all(isinstance(task.exception(), pinnace.ClosedError) for task in done if task.exception() is not None)
+        await client.send(b"ahoy")
+        assert bytes(await accepted[0].recv()) == b"ahoy"
+        # Nobody listens there, although tasks have waited.
+        with pytest.raises(pinnace.Error):
+            await pinnace.aio.connect(listener.address, connect_timeout=2)
+
+    run(main())

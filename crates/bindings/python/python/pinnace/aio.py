@@ -339,9 +339,10 @@ class Listener:
     def close(self) -> None:
         """Accepts no more; connections that were accepted go on."""
         self._listener.close()
+        # Also for those that were woken, and have not had their turn: another task may have what woke them.
         for future in self._accepting:
+            self._over.append(None)
             if not future.done():
-                self._over.append(None)
                 future.set_result(None)
 
     def __aiter__(self) -> AsyncIterator[Connection]:

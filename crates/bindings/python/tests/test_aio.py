@@ -236,6 +236,40 @@ def test_a_delivery_of_a_thread_can_be_awaited():
     run(main())
 
 
+# What A1 takes has room at the other end, and arrives; VRP refuses what its program does not take.
+@pytest.mark.parametrize("method", ["zcrp", "xtp", "qmp"])
+@pytest.mark.parametrize("has_thread", [False, True])
+def test_several_tasks_and_a_thread_wait_for_one_delivery(method, has_thread):
+    async def main():
+        client, server, _listener = await pair(method)
+        deliveries = []
+        try:
+            while True:
+                async with asyncio.timeout(0.3):
+                    deliveries.append(await client.send(bytes(100_000)))
+        except TimeoutError:
+            pass
+
+        async def arrives(delivery):
+            return await delivery
+
+        waiting = [asyncio.create_task(arrives(deliveries[-1])) for _ in range(3)]
+        given_up = asyncio.create_task(limited(arrives(deliveries[-1])))
+        await ends_too_late(given_up)
+        if has_thread:
+            waiting.append(asyncio.create_task(asyncio.to_thread(deliveries[-1].wait, LONG)))
+            await asyncio.sleep(0.05)
+            waiting.append(asyncio.create_task(arrives(deliveries[-1])))
+            await asyncio.sleep(0.05)
+        assert not any(task.done() for task in waiting)
+        taking = asyncio.create_task(asyncio.to_thread(take_all, server))
+        done, pending = await asyncio.wait(waiting, timeout=10)
+        assert not pending and all(task.result().is_whole for task in done)
+        await taking
+
+    run(main())
+
+
 def test_errors_are_those_of_threads():
     async def main():
         with pytest.raises(pinnace.NoAnswerError):

@@ -493,6 +493,28 @@ except KeyboardInterrupt:
     assert done.stdout == "interrupted True\n", done
 
 
+@pytest.mark.parametrize("error", ["SystemExit", "KeyboardInterrupt"])
+def test_a_signal_that_closes_the_listener_ends_more_than_the_loop_over_it(error):
+    program = f"""
+import os, signal, threading, time, pinnace
+listener = pinnace.listen("127.0.0.1:0")
+def end(*_):
+    listener.close()
+    raise {error}
+signal.signal(signal.SIGTERM, end)
+threading.Thread(target=lambda: (time.sleep(0.5), os.kill(os.getpid(), signal.SIGTERM)), daemon=True).start()
+try:
+    for connection in listener:
+        pass
+    print("swallowed")
+except {error}:
+    print("raised")
+assert list(listener) == []
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("raised\n", "")
+
+
 def test_objects_may_be_left_to_the_end_of_the_program():
     program = """
 import pinnace

@@ -226,6 +226,43 @@ def test_memory_that_cannot_be_received_into_loses_no_message():
     run(main())
 
 
+def test_memory_is_received_into_that_threads_receive_into():
+    async def main():
+        client, server, _listener = await pair("zcrp")
+        numbers = numpy.arange(6, dtype=numpy.uint8)
+        fields = numpy.dtype([("x", ">i4"), ("y", "<f8")])
+        for kind, size in ("complex64", 8), (">i4", 4), (fields, 12), ("datetime64[s]", 8), ("?", 1):
+            for receive in server.recv_into, lambda into: asyncio.to_thread(server._connection.recv_into, into):
+                into = numpy.zeros(2, kind)
+                await client.send(numbers)
+                if size == 1:
+                    with pytest.raises(pinnace.MessageTooLongError, match="6 bytes"):
+                        await server.recv_into(into)
+                    assert bytes(await server.recv()) == numbers.tobytes()
+                else:
+                    assert (await receive(into)).bytes == 6
+                    assert into.tobytes() == numbers.tobytes() + bytes(2 * size - 6)
+        with pytest.raises(TypeError, match="objects"):
+            await server.recv_into(numpy.zeros(2, object))
+
+    run(main())
+
+
+def test_memory_is_the_programs_again_as_soon_as_receiving_into_it_has_failed():
+    async def main():
+        client, server, _listener = await pair("zcrp")
+        into = bytearray(2)
+        await client.send(b"longer")
+        try:
+            await server.recv_into(into)
+        except pinnace.MessageTooLongError as error:
+            # A buffer that somebody has a view of cannot change its size.
+            into.extend(bytes(error.most * 2))
+        assert (await server.recv_into(into)).bytes == 6 and into == b"longer"
+
+    run(main())
+
+
 def test_a_delivery_of_a_thread_can_be_awaited():
     async def main():
         with pinnace.listen("127.0.0.1:0") as listener, pinnace.connect(listener.address) as connection:

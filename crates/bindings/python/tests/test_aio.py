@@ -1,6 +1,8 @@
 """Connections of tasks, over every method."""
 
 import asyncio
+import gc
+import os
 import subprocess
 import sys
 import time
@@ -595,3 +597,59 @@ def test_whoever_has_lost_a_connection_to_another_task_is_told_that_the_listener
             await pinnace.aio.connect(listener.address, connect_timeout=2)
 
     run(main())
+
+
+class Abandoned:
+    """A loop that is dropped while a task of its waits for a message. The other end is there."""
+
+    def __init__(self, method="zcrp"):
+        with pinnace.listen("127.0.0.1:0") as listener:
+            loop = asyncio.new_event_loop()
+            # That a task was dropped is no news.
+            loop.set_exception_handler(lambda _loop, _context: None)
+            client = loop.run_until_complete(self.wait(listener.address, method))
+            self.server = listener.accept(LONG)
+            # It wakes the task, which does not get its turn.
+            self.server.send(b"ahoy").wait(LONG)
+            time.sleep(0.05)
+            loop.close()
+
+    async def wait(self, address, method):
+        async def recv():
+            return await connection.recv()
+
+        connection = await pinnace.aio.connect(address, "direction=duplex", method=method)
+        self.task = asyncio.create_task(recv())
+        await asyncio.sleep(0.05)
+
+    def drop(self):
+        del self.task
+        gc.collect()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_peer_of_a_task_that_was_dropped_with_its_loop_gets_the_end(method):
+    abandoned = Abandoned(method)
+    abandoned.drop()
+    assert abandoned.server.recv(LONG) is None
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are counted where Linux lists them")
+def test_a_loop_that_was_dropped_with_its_tasks_leaves_no_descriptors_behind():
+    def abandon():
+        abandoned = Abandoned()
+        abandoned.drop()
+        with pytest.raises(pinnace.Error):
+            while abandoned.server.recv(LONG) is not None:
+                pass
+            raise pinnace.Error("the end")
+        abandoned.server.close()
+
+    abandon()
+    before, until = len(os.listdir("/proc/self/fd")), time.monotonic() + LONG
+    for _ in range(8):
+        abandon()
+    while len(os.listdir("/proc/self/fd")) >= before + 8:
+        assert time.monotonic() < until, "each has left some"
+        gc.collect()
+        time.sleep(0.05)

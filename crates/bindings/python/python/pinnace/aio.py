@@ -72,7 +72,8 @@ async def _end(
                 ended = operation.look()
                 if ended is not operation:
                     return ended
-    except asyncio.CancelledError:
+    except BaseException:
+        # Also if the task is dropped with its loop.
         operation.cancel()
         raise
     operation.cancel()

@@ -38,6 +38,8 @@ fn duplicate(descriptor: impl AsFd) -> Result<OwnedFd, Failure> {
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) connection: Connection,
+    /// Whether it was made to several receivers, of which none may be left.
+    pub(super) is_source: bool,
     is_closed: AtomicBool,
     watch: Watch,
     /// Held from a request to its response.
@@ -51,6 +53,8 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn new(connection: Connection) -> Self {
         Self {
+            // Nobody has had the connection yet who could have removed them.
+            is_source: !connection.receivers().is_empty(),
             connection,
             is_closed: AtomicBool::new(false),
             watch: Watch::default(),
@@ -65,7 +69,7 @@ impl Line {
     pub(super) fn is_sink(&self) -> bool {
         let service = self.connection.service().to_string();
         let has_several = service.split_whitespace().any(|word| word.starts_with("multicast="));
-        has_several && self.connection.receivers().is_empty()
+        has_several && !self.is_source
     }
 
     /// What carries it.

@@ -5,7 +5,7 @@ use crate::errors::{Errno, Failure};
 use crate::kept::lock;
 use libc::c_int;
 use pinnace::service::{Method, Service};
-use pinnace::{Connection, Endpoint, Error, Listener, Message, MessageReader, Received, ReceivedInto};
+use pinnace::{Connection, Endpoint, Error, Listener, Message, MessageReader, Received, ReceivedInto, Unsent};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -174,9 +174,30 @@ impl Line {
         while self.connection.responses_owed()? > 0 {
             response()?;
         }
-        drop(self.connection.send(request).map_err(|unsent| self.failed(unsent.error))?);
+        self.begin(request, limit)?;
         self.connection.owe_response();
         response()
+    }
+
+    /// Sends as soon as there is room, if that is in time; nobody waits for its arrival.
+    fn begin(&self, message: Message, limit: Limit) -> Result<(), Failure> {
+        let is_closed = || self.is_closed.load(Ordering::Relaxed);
+        let mut unsent = Some(message);
+        waiting::until(limit, is_closed, |slice| {
+            let message = unsent.take().ok_or(Errno(libc::EIO))?;
+            match self.connection.send_timeout(message, slice) {
+                Ok(delivery) => {
+                    drop(delivery);
+                    Ok(Some(()))
+                }
+                // There is another attempt only if it has come back.
+                Err(Unsent { message: Some(message), error: Error::Timeout }) => {
+                    unsent = Some(message);
+                    Ok(None)
+                }
+                Err(Unsent { error, .. }) => Err(self.failed(error)),
+            }
+        })
     }
 
     /// Reads as from a stream: what is there, at most as much as there is room for. 0: the end.

@@ -129,7 +129,8 @@ fn what_a_close_gives_up_comes_back() {
 
 #[test]
 fn one_source_sends_to_several() {
-    program("unified_receivers.c", &["all three have everything\n", "one left, one was too slow\n"]);
+    let said = ["all three have everything\n", "one left, one was too slow\n", "whoever comes last has everything\n"];
+    program("unified_receivers.c", &said);
 }
 
 #[test]

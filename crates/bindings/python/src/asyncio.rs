@@ -3,8 +3,8 @@
 //! Always true: a future is polled by the loop's thread alone, without the interpreter, and only by the task that waits for
 //! it, when that has its turn: what has been done is known to whoever wanted it, or has not been done, so that nothing is lost
 //! where a task is cancelled in the turn in which it would have ended. A thread of the library that wakes a future queues it,
-//! and signals the descriptor if nothing was queued; what is cancelled is dropped at once. What only threads can do has one of
-//! its own, which needs no interpreter and is not waited for.
+//! and signals the descriptor if nothing was queued; what is cancelled, or nobody has any more, is dropped at once. What only
+//! threads can do has one of its own, which needs no interpreter and is not waited for.
 
 use crate::connection::{self, Connection};
 use crate::delivery::{Delivery, Shared as SharedDelivery};
@@ -13,10 +13,10 @@ use crate::process::Owned;
 use crate::{buffer, errors};
 use pinnace::{Endpoint, Error};
 use pinnace_runtime::WakeFd;
-use pyo3::IntoPyObjectExt;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use pyo3::{IntoPyObjectExt, PyTraverseError, PyVisit};
 use std::fmt;
 use std::future::poll_fn;
 use std::os::fd::AsRawFd;
@@ -58,7 +58,8 @@ impl Outcome {
 /// What may have come further.
 struct Queue {
     wake: WakeFd,
-    ready: Mutex<Vec<Arc<Task>>>,
+    /// `None` once nobody watches any more: who is in it has it.
+    ready: Mutex<Option<Vec<Arc<Task>>>>,
 }
 
 type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
@@ -85,6 +86,7 @@ impl Wake for Task {
         let queue = Arc::clone(&self.queue);
         let was_empty = {
             let mut ready = lock(&queue.ready);
+            let Some(ready) = &mut *ready else { return };
             ready.push(self);
             ready.len() == 1
         };
@@ -102,6 +104,17 @@ impl Task {
         let Poll::Ready(outcome) = work.as_mut()?.as_mut().poll(&mut Context::from_waker(&waker)) else { return None };
         *work = None;
         Some(outcome)
+    }
+
+    /// Nobody waits any more.
+    fn cancel(&self, py: Python<'_>) {
+        // Without the locks: that may run Python's code, and take its time.
+        let promise = lock(&self.promise).take();
+        drop(promise);
+        let work = lock(&self.work).take();
+        if work.is_some() {
+            buffer::detached(py, || drop(work));
+        }
     }
 }
 
@@ -150,13 +163,22 @@ impl fmt::Debug for Reactor {
     }
 }
 
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        let Some(queue) = self.0.take() else { return };
+        // What is queued has the queue itself, with its descriptor.
+        let ready = lock(&queue.ready).take();
+        drop(ready);
+    }
+}
+
 #[pymethods]
 impl Reactor {
     #[new]
     fn new(py: Python<'_>) -> PyResult<Self> {
         let failed = |source| Error::Io { action: "cannot watch for what comes".to_owned(), source };
         let wake = WakeFd::new().map_err(|error| errors::raise(py, &failed(error)))?;
-        Ok(Self(Owned::new(Arc::new(Queue { wake, ready: Mutex::default() }))))
+        Ok(Self(Owned::new(Arc::new(Queue { wake, ready: Mutex::new(Some(Vec::new())) }))))
     }
 
     /// The descriptor to watch.
@@ -169,7 +191,7 @@ impl Reactor {
         let queue = self.0.get(py)?;
         let ready = py.detach(|| {
             queue.wake.clear();
-            std::mem::take(&mut *lock(&queue.ready))
+            lock(&queue.ready).as_mut().map(std::mem::take).unwrap_or_default()
         });
         for task in ready {
             let Some(promise) = lock(&task.promise).take() else { continue };
@@ -231,6 +253,14 @@ impl fmt::Debug for Operation {
     }
 }
 
+impl Drop for Operation {
+    fn drop(&mut self) {
+        // What is waited for has the waker, and that the work, with its connection: they would be there for ever.
+        let Some(task) = self.0.take() else { return };
+        Python::try_attach(|py| task.cancel(py));
+    }
+}
+
 impl Operation {
     /// What a future ends with, if it ends at once; otherwise the operation.
     pub(crate) fn begin(
@@ -273,12 +303,25 @@ impl Operation {
         }
     }
 
-    /// Nobody waits any more.
-    fn cancel(&self, py: Python<'_>) -> PyResult<()> {
-        let task = self.0.get(py)?;
-        let promise = lock(&task.promise).take();
-        drop(promise);
-        buffer::detached(py, || drop(lock(&task.work).take()));
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // Nobody has the lock, but in a child: whoever takes it has the interpreter.
+        if let Ok(promise) = self.0.seen().promise.try_lock()
+            && let Some(future) = &*promise
+        {
+            visit.call(future)?;
+        }
         Ok(())
+    }
+
+    fn __clear__(&self) {
+        let promise = self.0.seen().promise.try_lock().ok().and_then(|mut promise| promise.take());
+        drop(promise);
+    }
+
+    /// Nobody waits any more; also in a child, where nobody has waited.
+    fn cancel(&self, py: Python<'_>) {
+        if let Ok(task) = self.0.get(py) {
+            task.cancel(py);
+        }
     }
 }

@@ -193,6 +193,21 @@ pub(crate) fn give_back(_: Python<'_>) {
     }
 }
 
+/// Gives back at the end of a call what is finished with by then, however the call ends. Made before what it is to outlive.
+pub(crate) struct GiveBack<'py>(Python<'py>);
+
+impl<'py> GiveBack<'py> {
+    pub(crate) fn at_the_end(py: Python<'py>) -> Self {
+        Self(py)
+    }
+}
+
+impl Drop for GiveBack<'_> {
+    fn drop(&mut self) {
+        give_back(self.0);
+    }
+}
+
 /// A message of the bytes of an object. They are copied if they are few, and lent otherwise.
 pub(crate) fn message(object: &Bound<'_, PyAny>) -> PyResult<Message> {
     give_back(object.py());

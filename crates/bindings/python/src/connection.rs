@@ -1,7 +1,7 @@
 //! Connections, as Python has them.
 
 use crate::asyncio::{Operation, Outcome, Reactor, on_a_thread};
-use crate::buffer::{self, Lent};
+use crate::buffer::{self, GiveBack, Lent};
 use crate::delivery::{Delivery, Shared};
 use crate::explain::Explanation;
 use crate::luck::Luck;
@@ -132,6 +132,7 @@ impl Connection {
         timeout: Option<f64>,
         overrides: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Delivery> {
+        let _give_back = GiveBack::at_the_end(py);
         let special = overrides.map(special).transpose()?;
         let message = buffer::message(buffer)?;
         self.begin(py, message, special.as_ref(), timeout).map(Delivery::new)
@@ -153,6 +154,7 @@ impl Connection {
         timeout: Option<f64>,
         overrides: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Delivery> {
+        let _give_back = GiveBack::at_the_end(py);
         let special = overrides.map(special).transpose()?;
         let message = buffer::gather(buffers)?;
         self.begin(py, message, special.as_ref(), timeout).map(Delivery::new)
@@ -179,7 +181,7 @@ impl Connection {
         buffer: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<Option<ReceivedInto>> {
-        let (lent, timeout, connection) = (Lent::writable(buffer)?, wait::timeout(timeout)?, self.get(py)?);
+        let (timeout, connection, lent) = (wait::timeout(timeout)?, self.get(py)?, Lent::writable(buffer)?);
         let into = wait::attempts(py, timeout, |slice| {
             let memory = match lent.len() {
                 0 => &mut [],
@@ -188,9 +190,10 @@ impl Connection {
                 len => unsafe { std::slice::from_raw_parts_mut(lent.base(), len) },
             };
             connection.recv_into_timeout(memory, slice)
-        })?;
+        });
+        // Whoever has called has the memory again also when that has failed.
         buffer::detached(py, || drop(lent));
-        Ok(into.map(ReceivedInto::new))
+        Ok(into?.map(ReceivedInto::new))
     }
 
     /// Sends a request, and waits for the next message, which is the response, at most `timeout` seconds. One request is
@@ -202,6 +205,7 @@ impl Connection {
     /// The service needs `direction=duplex` or `pattern=transaction`. Raises `NoResponseError` if the peer has closed instead.
     #[pyo3(signature = (request, timeout = None))]
     fn transact(&self, py: Python<'_>, request: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Received> {
+        let _give_back = GiveBack::at_the_end(py);
         let (connection, begin) = (self.get(py)?, Instant::now());
         let _turn = wait::attempts(py, wait::timeout(timeout)?, |slice| self.transacting.take(slice))?;
         let left = || timeout.map(|timeout| timeout - begin.elapsed().as_secs_f64());
@@ -459,6 +463,7 @@ impl Connection {
         overrides: Option<&Bound<'_, PyDict>>,
         is_one: bool,
     ) -> PyResult<Py<PyAny>> {
+        let _give_back = GiveBack::at_the_end(py);
         let special = overrides.map(special).transpose()?;
         let message = if is_one { buffer::message(buffers)? } else { buffer::gather(buffers)? };
         let connection = self.get(py)?;

@@ -7,11 +7,11 @@ use crate::{buffer, errors, wait};
 use pinnace::{Error, vrp};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 /// A message on its way, which several may wait for.
@@ -22,14 +22,79 @@ use std::time::{Duration, Instant};
 pub(crate) struct Shared {
     state: Mutex<State>,
     given_back: Condvar,
+    tasks: Arc<Tasks>,
 }
 
 #[derive(Debug)]
 enum State {
     UnderWay(pinnace::Delivery),
     Ended(Arc<Result<Option<vrp::Report>, Error>>),
-    /// A thread waits for it; these tasks are told when it does no more.
-    Taken(Vec<Waker>),
+    /// A thread waits for it; the tasks are told when it does no more.
+    Taken,
+}
+
+/// The tasks that wait for a message, which itself tells one waker alone: all of them. Each looks for itself then.
+#[derive(Debug, Default)]
+struct Tasks {
+    waiting: Mutex<Vec<(u64, Waker)>>,
+    numbers: AtomicU64,
+}
+
+impl Tasks {
+    fn lock(&self) -> MutexGuard<'_, Vec<(u64, Waker)>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, number: u64, waker: &Waker) {
+        let mut waiting = self.lock();
+        match waiting.iter_mut().find(|(other, _)| *other == number) {
+            Some((_, before)) => before.clone_from(waker),
+            None => waiting.push((number, waker.clone())),
+        }
+    }
+
+    fn remove(&self, number: u64) {
+        self.lock().retain(|(other, _)| *other != number);
+    }
+}
+
+impl Wake for Tasks {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let waiting = std::mem::take(&mut *self.lock());
+        waiting.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+}
+
+/// A task's wait for a message.
+struct Arrival {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Future for Arrival {
+    type Output = Arc<Shared>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // Before the look: what happens meanwhile is told.
+        self.shared.tasks.add(self.number, context.waker());
+        let polled = self.shared.poll().map(|()| Arc::clone(&self.shared));
+        if polled.is_ready() {
+            // The others look next.
+            self.shared.tasks.remove(self.number);
+            self.shared.tasks.wake_by_ref();
+        }
+        polled
+    }
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        self.shared.tasks.remove(self.number);
+    }
 }
 
 impl State {
@@ -40,52 +105,60 @@ impl State {
 
 impl Shared {
     pub(crate) fn new(delivery: pinnace::Delivery) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State::UnderWay(delivery)), given_back: Condvar::new() })
+        Arc::new(Self {
+            state: Mutex::new(State::UnderWay(delivery)),
+            given_back: Condvar::new(),
+            tasks: Arc::default(),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it has ended: with its memory the program's again.
-    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+    /// Whether it has ended: with its memory the program's again. If not, the tasks are told.
+    fn poll(&self) -> Poll<()> {
         let mut state = self.lock();
         match &mut *state {
             State::UnderWay(delivery) => {
-                let Poll::Ready(result) = Pin::new(delivery).poll(context) else { return Poll::Pending };
+                let waker = Waker::from(Arc::clone(&self.tasks));
+                let Poll::Ready(result) = Pin::new(delivery).poll(&mut Context::from_waker(&waker)) else {
+                    return Poll::Pending;
+                };
                 *state = State::of(result);
             }
-            State::Taken(tasks) => {
-                tasks.push(context.waker().clone());
-                return Poll::Pending;
-            }
+            State::Taken => return Poll::Pending,
             State::Ended(_) => {}
         }
         Poll::Ready(())
     }
 
+    fn arrival(self: Arc<Self>) -> Arrival {
+        let number = self.tasks.numbers.fetch_add(1, Ordering::Relaxed);
+        Arrival { shared: self, number }
+    }
+
     fn wait(&self, timeout: Duration) -> Result<(), Error> {
         use pinnace::zcrp::Progress;
         let begin = Instant::now();
-        let is_taken = |state: &mut State| matches!(state, State::Taken(_));
+        let is_taken = |state: &mut State| matches!(state, State::Taken);
         let waited = self.given_back.wait_timeout_while(self.lock(), timeout, is_taken);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
         match &*state {
-            State::Taken(_) => return Err(Error::Timeout),
+            State::Taken => return Err(Error::Timeout),
             State::Ended(_) => return Ok(()),
             State::UnderWay(_) => {}
         }
-        let State::UnderWay(delivery) = std::mem::replace(&mut *state, State::Taken(Vec::new())) else { return Ok(()) };
+        let State::UnderWay(delivery) = std::mem::replace(&mut *state, State::Taken) else { return Ok(()) };
         drop(state);
         let (after, result) = match delivery.wait_timeout(timeout.saturating_sub(begin.elapsed())) {
             Progress::UnderWay(delivery) => (State::UnderWay(delivery), Err(Error::Timeout)),
             Progress::Ended(result) => (State::of(result), Ok(())),
         };
-        let before = std::mem::replace(&mut *self.lock(), after);
+        *self.lock() = after;
         self.given_back.notify_all();
-        if let State::Taken(tasks) = before {
-            tasks.into_iter().for_each(Waker::wake);
-        }
+        // Also those that had looked before it was taken: the message may have forgotten them meanwhile.
+        self.tasks.wake_by_ref();
         result
     }
 
@@ -93,7 +166,7 @@ impl Shared {
     pub(crate) fn outcome(&self, py: Python<'_>) -> PyResult<Delivered> {
         let ended = match &*self.lock() {
             State::Ended(ended) => Some(Arc::clone(ended)),
-            State::UnderWay(_) | State::Taken(_) => None,
+            State::UnderWay(_) | State::Taken => None,
         };
         match ended.as_deref().unwrap_or(&Err(Error::Timeout)) {
             Ok(report) => Ok(Delivered::of(report.as_ref())),
@@ -199,12 +272,8 @@ impl Delivery {
 
     /// For `pinnace.aio`: what has come of it, or an operation that ends with that.
     fn _wait(&self, py: Python<'_>, reactor: &Bound<'_, Reactor>) -> PyResult<Py<PyAny>> {
-        let shared = Arc::clone(self.0.get(py)?);
-        let future = async move {
-            poll_fn(|context| shared.poll(context)).await;
-            Outcome::Delivered(shared)
-        };
-        Operation::begin(py, reactor, future)
+        let arrival = Arc::clone(self.0.get(py)?).arrival();
+        Operation::begin(py, reactor, async move { Outcome::Delivered(arrival.await) })
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

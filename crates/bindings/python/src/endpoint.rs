@@ -6,8 +6,8 @@ use crate::{buffer, errors, explain, service, wait};
 use pinnace::a1::SlowSink;
 use pinnace::link::FaultOptions;
 use pinnace::service::Service;
-use pinnace::{Endpoint, EndpointOptions, Error, Idle, UnknownController};
-use pyo3::exceptions::{PyStopIteration, PyTypeError, PyValueError};
+use pinnace::{ConnectionError, Endpoint, EndpointOptions, Error, Idle, UnknownController};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use std::os::fd::AsRawFd;
@@ -159,7 +159,7 @@ fn lock(slot: &Slot) -> MutexGuard<'_, Option<Arc<pinnace::Listener>>> {
 
 /// The listener, unless it is closed.
 fn open(slot: &Slot) -> Result<Arc<pinnace::Listener>, Error> {
-    lock(slot).clone().ok_or_else(|| pinnace::ConnectionError::ListenerClosed.into())
+    lock(slot).clone().ok_or_else(|| ConnectionError::ListenerClosed.into())
 }
 
 /// The next connection, within this time.
@@ -215,11 +215,14 @@ impl Listener {
         slf
     }
 
-    fn __next__(&self, py: Python<'_>) -> PyResult<Connection> {
-        let accepted = self.accept(py, None);
-        // Also if another thread has closed it meanwhile.
-        let is_over = accepted.is_err() && lock(self.listener.get(py)?).is_none();
-        if is_over { Err(PyStopIteration::new_err(())) } else { accepted }
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Connection>> {
+        let slot = self.listener.get(py)?;
+        // Over is it if the listener is closed, also by another thread meanwhile; not if a signal handler has raised something.
+        let accepted = wait::attempts(py, None, |slice| match accept(slot, slice) {
+            Err(Error::Connection(why)) if matches!(*why, ConnectionError::ListenerClosed) => Ok(None),
+            accepted => accepted.map(Some),
+        });
+        Ok(accepted?.map(Connection::new))
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

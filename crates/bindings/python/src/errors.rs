@@ -41,7 +41,8 @@ pub(crate) fn malformed(py: Python<'_>, malformed: &Malformed) -> PyErr {
     exception(py, "ServiceError", (malformed.to_string(),), &attributes)
 }
 
-fn too_long(py: Python<'_>, says: String, most: u64) -> PyErr {
+/// The exception of whoever has room for `most` bytes, and not for the message.
+pub(crate) fn too_long(py: Python<'_>, says: String, most: u64) -> PyErr {
     let most = most.into_pyobject(py).map_or_else(|_| py.None(), |most| most.into_any().unbind());
     exception(py, "MessageTooLongError", (says,), &[("most", most)])
 }

@@ -1,5 +1,7 @@
 //! Messages that were received, whose bytes Python reads where the library has put them.
 
+use crate::buffer::{GiveBack, Lent};
+use crate::errors;
 use crate::process::Owned;
 use pinnace::vrp;
 use pyo3::exceptions::PyBufferError;
@@ -9,6 +11,7 @@ use pyo3::{IntoPyObjectExt, ffi};
 use std::ffi::c_int;
 use std::fmt;
 use std::ops::Range;
+use std::ptr;
 
 /// Half-open ranges as slices.
 pub(crate) fn slices<'py>(py: Python<'py>, ranges: &[Range<usize>]) -> PyResult<Bound<'py, PyList>> {
@@ -141,9 +144,26 @@ impl Received {
         Ok(pyo3::types::PyMemoryView::from(slf.as_any())?.into_any())
     }
 
-    /// For `pinnace.aio`: what `recv_into` says of it.
-    fn _into(&self) -> ReceivedInto {
-        ReceivedInto(self.received.seen().told())
+    /// For `pinnace.aio`: raises what `recv_into` does if nothing can be received into this.
+    #[staticmethod]
+    fn _check_into(buffer: &Bound<'_, PyAny>) -> PyResult<()> {
+        let _give_back = GiveBack::at_the_end(buffer.py());
+        Lent::writable(buffer).map(drop)
+    }
+
+    /// For `pinnace.aio`: the bytes into memory of the program's, and what `recv_into` says of it.
+    fn _into(&self, buffer: &Bound<'_, PyAny>) -> PyResult<ReceivedInto> {
+        let _give_back = GiveBack::at_the_end(buffer.py());
+        let lent = Lent::writable(buffer)?;
+        let (len, most) = (self.len, lent.len());
+        if len > most {
+            let says = format!("the message has {len} bytes, and there is room for {most}");
+            return Err(errors::too_long(buffer.py(), says, most as u64));
+        }
+        // SAFETY: both have so many bytes, `lent` until it is dropped, and this thread has the interpreter, so nobody else of
+        // Python's writes there. The memory may be the message's own.
+        unsafe { ptr::copy(self.base.0, lent.base(), len) };
+        Ok(ReceivedInto(self.received.seen().told()))
     }
 
     fn __len__(&self) -> usize {

@@ -1,6 +1,8 @@
 """Connections of tasks, over every method."""
 
 import asyncio
+import gc
+import os
 import subprocess
 import sys
 import time
@@ -226,12 +228,83 @@ def test_memory_that_cannot_be_received_into_loses_no_message():
     run(main())
 
 
+def test_memory_is_received_into_that_threads_receive_into():
+    async def main():
+        client, server, _listener = await pair("zcrp")
+        numbers = numpy.arange(6, dtype=numpy.uint8)
+        fields = numpy.dtype([("x", ">i4"), ("y", "<f8")])
+        for kind, size in ("complex64", 8), (">i4", 4), (fields, 12), ("datetime64[s]", 8), ("?", 1):
+            for receive in server.recv_into, lambda into: asyncio.to_thread(server._connection.recv_into, into):
+                into = numpy.zeros(2, kind)
+                await client.send(numbers)
+                if size == 1:
+                    with pytest.raises(pinnace.MessageTooLongError, match="6 bytes"):
+                        await server.recv_into(into)
+                    assert bytes(await server.recv()) == numbers.tobytes()
+                else:
+                    assert (await receive(into)).bytes == 6
+                    assert into.tobytes() == numbers.tobytes() + bytes(2 * size - 6)
+        with pytest.raises(TypeError, match="objects"):
+            await server.recv_into(numpy.zeros(2, object))
+
+    run(main())
+
+
+def test_memory_is_the_programs_again_as_soon_as_receiving_into_it_has_failed():
+    async def main():
+        client, server, _listener = await pair("zcrp")
+        into = bytearray(2)
+        await client.send(b"longer")
+        try:
+            await server.recv_into(into)
+        except pinnace.MessageTooLongError as error:
+            # A buffer that somebody has a view of cannot change its size.
+            into.extend(bytes(error.most * 2))
+        assert (await server.recv_into(into)).bytes == 6 and into == b"longer"
+
+    run(main())
+
+
 def test_a_delivery_of_a_thread_can_be_awaited():
     async def main():
         with pinnace.listen("127.0.0.1:0") as listener, pinnace.connect(listener.address) as connection:
             delivery = connection.send(bytes(10_000))
             received = await asyncio.to_thread(lambda: listener.accept(LONG).recv(LONG))
             assert len(received) == 10_000 and (await delivery).is_whole
+
+    run(main())
+
+
+# What A1 takes has room at the other end, and arrives; VRP refuses what its program does not take.
+@pytest.mark.parametrize("method", ["zcrp", "xtp", "qmp"])
+@pytest.mark.parametrize("has_thread", [False, True])
+def test_several_tasks_and_a_thread_wait_for_one_delivery(method, has_thread):
+    async def main():
+        client, server, _listener = await pair(method)
+        deliveries = []
+        try:
+            while True:
+                async with asyncio.timeout(0.3):
+                    deliveries.append(await client.send(bytes(100_000)))
+        except TimeoutError:
+            pass
+
+        async def arrives(delivery):
+            return await delivery
+
+        waiting = [asyncio.create_task(arrives(deliveries[-1])) for _ in range(3)]
+        given_up = asyncio.create_task(limited(arrives(deliveries[-1])))
+        await ends_too_late(given_up)
+        if has_thread:
+            waiting.append(asyncio.create_task(asyncio.to_thread(deliveries[-1].wait, LONG)))
+            await asyncio.sleep(0.05)
+            waiting.append(asyncio.create_task(arrives(deliveries[-1])))
+            await asyncio.sleep(0.05)
+        assert not any(task.done() for task in waiting)
+        taking = asyncio.create_task(asyncio.to_thread(take_all, server))
+        done, pending = await asyncio.wait(waiting, timeout=10)
+        assert not pending and all(task.result().is_whole for task in done)
+        await taking
 
     run(main())
 
@@ -497,3 +570,86 @@ def test_whoever_waits_to_accept_is_told_that_the_listener_is_closed():
             await pinnace.aio.connect(listener.address, connect_timeout=2)
 
     run(main())
+
+
+def test_whoever_has_lost_a_connection_to_another_task_is_told_that_the_listener_is_closed():
+    async def main():
+        listener = pinnace.aio.listen("127.0.0.1:0")
+
+        async def accept_one():
+            connection = await listener.accept()
+            # The others were woken by it as well, and have not had their turn.
+            listener.close()
+            return connection
+
+        accepting = [asyncio.create_task(accept_one()) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        client = await pinnace.aio.connect(listener.address)
+        done, pending = await asyncio.wait(accepting, timeout=5)
+        assert not pending
+        accepted = [task.result() for task in done if task.exception() is None]
+        assert len(accepted) == 1
+        assert all(isinstance(task.exception(), pinnace.ClosedError) for task in done if task.exception() is not None)
+        await client.send(b"ahoy")
+        assert bytes(await accepted[0].recv()) == b"ahoy"
+        # Nobody listens there, although tasks have waited.
+        with pytest.raises(pinnace.Error):
+            await pinnace.aio.connect(listener.address, connect_timeout=2)
+
+    run(main())
+
+
+class Abandoned:
+    """A loop that is dropped while a task of its waits for a message. The other end is there."""
+
+    def __init__(self, method="zcrp"):
+        with pinnace.listen("127.0.0.1:0") as listener:
+            loop = asyncio.new_event_loop()
+            # That a task was dropped is no news.
+            loop.set_exception_handler(lambda _loop, _context: None)
+            client = loop.run_until_complete(self.wait(listener.address, method))
+            self.server = listener.accept(LONG)
+            # It wakes the task, which does not get its turn.
+            self.server.send(b"ahoy").wait(LONG)
+            time.sleep(0.05)
+            loop.close()
+
+    async def wait(self, address, method):
+        async def recv():
+            return await connection.recv()
+
+        connection = await pinnace.aio.connect(address, "direction=duplex", method=method)
+        self.task = asyncio.create_task(recv())
+        await asyncio.sleep(0.05)
+
+    def drop(self):
+        del self.task
+        gc.collect()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_peer_of_a_task_that_was_dropped_with_its_loop_gets_the_end(method):
+    abandoned = Abandoned(method)
+    abandoned.drop()
+    assert abandoned.server.recv(LONG) is None
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are counted where Linux lists them")
+def test_a_loop_that_was_dropped_with_its_tasks_leaves_no_descriptors_behind():
+    def abandon():
+        abandoned = Abandoned()
+        abandoned.drop()
+        with pytest.raises(pinnace.Error):
+            while abandoned.server.recv(LONG) is not None:
+                pass
+            raise pinnace.Error("the end")
+        abandoned.server.close()
+
+    abandon()
+    before, until = len(os.listdir("/proc/self/fd")), time.monotonic() + LONG
+    for _ in range(8):
+        abandon()
+    while len(os.listdir("/proc/self/fd")) >= before + 8:
+        assert time.monotonic() < until, "each has left some"
+        gc.collect()
+        time.sleep(0.05)

@@ -136,6 +136,33 @@ def test_lent_memory_is_given_back(pair):
             time.sleep(0.01)
 
 
+def test_memory_is_the_programs_again_as_soon_as_a_call_has_failed(pair):
+    calls = [
+        (pinnace.TimeoutError, 10_000, lambda memory: pair.server.recv_into(memory, 0.05)),
+        (ValueError, 10_000, lambda memory: pair.server.recv_into(memory, float("nan"))),
+        (ValueError, 10_000, lambda memory: pair.client.send(memory, timeout=float("nan"))),
+        (pinnace.MessageTooLongError, 9 << 20, pair.client.send),
+        (TypeError, 10_000, lambda memory: pair.client.sendmsg([memory, "a text"])),
+        (pinnace.MessageTooLongError, 9 << 20, pair.client.transact),
+        (pinnace.MessageTooLongError, 10_000, lambda memory: pair.server.recv_into(memory, LONG)),
+    ]
+
+    def fail():
+        for error, size, call in calls:
+            memory = bytearray(size)
+            if call is calls[-1][2]:
+                pair.client.send(bytes(20_000))
+            with pytest.raises(error):
+                call(memory)
+            # A buffer that is lent cannot change its size.
+            memory.append(1)
+
+    # The main thread waits: it gives nothing back meanwhile, which others have left to it.
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        threads.submit(fail).result()
+    assert len(pair.server.recv(LONG)) == 20_000
+
+
 def test_lent_memory_is_given_back_although_whoever_has_done_with_it_waits_on(pair):
     with concurrent.futures.ThreadPoolExecutor() as threads:
         # These do the work, and have none of their own to return with.
@@ -464,6 +491,28 @@ except KeyboardInterrupt:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout == "interrupted True\n", done
+
+
+@pytest.mark.parametrize("error", ["SystemExit", "KeyboardInterrupt"])
+def test_a_signal_that_closes_the_listener_ends_more_than_the_loop_over_it(error):
+    program = f"""
+import os, signal, threading, time, pinnace
+listener = pinnace.listen("127.0.0.1:0")
+def end(*_):
+    listener.close()
+    raise {error}
+signal.signal(signal.SIGTERM, end)
+threading.Thread(target=lambda: (time.sleep(0.5), os.kill(os.getpid(), signal.SIGTERM)), daemon=True).start()
+try:
+    for connection in listener:
+        pass
+    print("swallowed")
+except {error}:
+    print("raised")
+assert list(listener) == []
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("raised\n", "")
 
 
 def test_objects_may_be_left_to_the_end_of_the_program():

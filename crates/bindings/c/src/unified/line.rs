@@ -5,7 +5,7 @@ use crate::errors::{Errno, Failure};
 use crate::kept::lock;
 use libc::c_int;
 use pinnace::service::{Method, Service};
-use pinnace::{Connection, Endpoint, Error, Listener, Message, MessageReader, Received, ReceivedInto};
+use pinnace::{Connection, Endpoint, Error, Listener, Message, MessageReader, Received, ReceivedInto, Unsent};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +38,8 @@ fn duplicate(descriptor: impl AsFd) -> Result<OwnedFd, Failure> {
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) connection: Connection,
+    /// Whether it was made to several receivers, of which none may be left.
+    pub(super) is_source: bool,
     is_closed: AtomicBool,
     watch: Watch,
     /// Held from a request to its response.
@@ -51,6 +53,8 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn new(connection: Connection) -> Self {
         Self {
+            // Nobody has had the connection yet who could have removed them.
+            is_source: !connection.receivers().is_empty(),
             connection,
             is_closed: AtomicBool::new(false),
             watch: Watch::default(),
@@ -65,7 +69,7 @@ impl Line {
     pub(super) fn is_sink(&self) -> bool {
         let service = self.connection.service().to_string();
         let has_several = service.split_whitespace().any(|word| word.starts_with("multicast="));
-        has_several && self.connection.receivers().is_empty()
+        has_several && !self.is_source
     }
 
     /// What carries it.
@@ -170,9 +174,30 @@ impl Line {
         while self.connection.responses_owed()? > 0 {
             response()?;
         }
-        drop(self.connection.send(request).map_err(|unsent| self.failed(unsent.error))?);
+        self.begin(request, limit)?;
         self.connection.owe_response();
         response()
+    }
+
+    /// Sends as soon as there is room, if that is in time; nobody waits for its arrival.
+    fn begin(&self, message: Message, limit: Limit) -> Result<(), Failure> {
+        let is_closed = || self.is_closed.load(Ordering::Relaxed);
+        let mut unsent = Some(message);
+        waiting::until(limit, is_closed, |slice| {
+            let message = unsent.take().ok_or(Errno(libc::EIO))?;
+            match self.connection.send_timeout(message, slice) {
+                Ok(delivery) => {
+                    drop(delivery);
+                    Ok(Some(()))
+                }
+                // There is another attempt only if it has come back.
+                Err(Unsent { message: Some(message), error: Error::Timeout }) => {
+                    unsent = Some(message);
+                    Ok(None)
+                }
+                Err(Unsent { error, .. }) => Err(self.failed(error)),
+            }
+        })
     }
 
     /// Reads as from a stream: what is there, at most as much as there is room for. 0: the end.

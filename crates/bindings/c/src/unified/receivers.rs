@@ -90,7 +90,7 @@ pub unsafe extern "C" fn pinnace_add_receiver(connection: *mut pinnace_connectio
         let line: Arc<Line> = find(connection)?;
         // SAFETY: C promises a string.
         let peer = unsafe { required(peer, "peer")? };
-        if line.connection.receivers().is_empty() {
+        if !line.is_source {
             let why = "a connection with one peer gets no others: pinnace_connect_all connects to several";
             return Err(Failure::new(libc::ENOTSUP, why));
         }

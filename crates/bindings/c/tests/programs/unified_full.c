@@ -39,9 +39,11 @@ int main(int argc, char **argv) {
     static char message[SIZE];
     for (size_t at = 0; at < count; at++) {
         struct pinnace_send_options options = PINNACE_SEND_OPTIONS_INIT;
+        struct pinnace_received m = PINNACE_RECEIVED_INIT;
         struct iovec part = {message, SIZE};
         pinnace_connection_t *client, *server;
         pinnace_delivery_t *delivery = NULL;
+        double before;
         int sent;
         pair_of(methods[at], "direction=duplex", &client, &server);
         sent = fill(client, message);
@@ -50,6 +52,10 @@ int main(int argc, char **argv) {
         options.flags = PINNACE_DONT_WAIT;
         FAILS(pinnace_sendv(client, &part, 1, &options, &delivery) == 0, EAGAIN, methods[at]);
         CHECK(delivery == NULL);
+        /* Whoever asks waits for room no longer than he said, and then has asked nothing: the messages below are all. */
+        before = now();
+        FAILS(pinnace_transact(client, message, SIZE, &m, 300) == 0, EAGAIN, "");
+        CHECK(now() - before > 0.29 && now() - before < 10);
         for (int number = 0; number < sent; number++)
             receive(server, number);
         CHECK(pinnace_flush(client) == 0);

@@ -141,6 +141,24 @@ static void they_come_and_go(void) {
     puts("one left, one was too slow");
 }
 
+static void all_are_removed_and_others_added(void) {
+    pinnace_connection_t *source = pinnace_connect_all(peers, 2, NULL), *first, *second, *third;
+    struct pinnace_receiver receiver = PINNACE_RECEIVER_INIT;
+    CHECK(source != NULL);
+    first = accepted_by(0);
+    second = accepted_by(1);
+    CHECK(pinnace_remove_receiver(source, addresses[0], LONG) == 0);
+    CHECK(pinnace_remove_receiver(source, addresses[1], LONG) == 0);
+    CHECK(pinnace_receiver_at(source, 0, &receiver) == 0);
+    CHECK(pinnace_add_receiver(source, peers[2]) == 0);
+    third = accepted_by(2);
+    CHECK(pinnace_send(source, "the only one", 12) == 0);
+    expect(third, "the only one");
+    CHECK(pinnace_close(source, LONG) == 0 && pinnace_close(third, LONG) == 0);
+    CHECK(pinnace_close(first, LONG) == 0 && pinnace_close(second, LONG) == 0);
+    puts("whoever comes last has everything");
+}
+
 static void what_is_wrong_is_told(void) {
     const char *twice[2] = {addresses[0], addresses[0]}, *nobody[2] = {addresses[0], NULL};
     const char *dead[2] = {addresses[0], "127.0.0.1:9"};
@@ -173,6 +191,7 @@ int main(void) {
     }
     everything_arrives();
     they_come_and_go();
+    all_are_removed_and_others_added();
     what_is_wrong_is_told();
     return 0;
 }

@@ -25,14 +25,14 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from . import _pinnace
 from ._pinnace import Delivered, Delivery, Explanation, Operation, Reactor, Received, ReceivedInto, Receiver, Service
-from .errors import ClosedError, Error, MessageTooLongError, NoResponseError, TimeoutError
+from .errors import ClosedError, Error, NoResponseError, TimeoutError
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer, Self, Unpack
+    from typing_extensions import Self, Unpack
 
     from .types import Address, BufferLike, Method, Overrides, ServiceLike, Settings, Words
 
@@ -72,22 +72,12 @@ async def _end(
                 ended = operation.look()
                 if ended is not operation:
                     return ended
-    except asyncio.CancelledError:
+    except BaseException:
+        # Also if the task is dropped with its loop.
         operation.cancel()
         raise
     operation.cancel()
     return again.popleft()
-
-
-def _writable(buffer: BufferLike) -> memoryview:
-    """The bytes of memory that is to be received into."""
-    memory = memoryview(cast("Buffer", buffer))
-    if memory.readonly:
-        raise TypeError("the memory cannot be written to: use a bytearray, or a writable array")
-    if not memory.c_contiguous:
-        raise BufferError("the bytes do not lie in one piece, in the order of C")
-    # What has a length of 0 somewhere cannot be cast.
-    return memory.cast("B") if memory.nbytes else memoryview(bytearray())
 
 
 async def _delivered(delivery: Delivery) -> Delivered:
@@ -170,25 +160,17 @@ class Connection:
     async def recv_into(self, buffer: BufferLike) -> ReceivedInto | None:
         """Like `recv`, into memory of the program's; the bytes are copied there."""
         # What it cannot be received into is said before anything has come; it is not held while nothing has.
-        _writable(buffer).release()
+        Received._check_into(buffer)
         owed = self._owed
         received = await self.recv()
         if received is None:
             return None
         try:
-            memory = _writable(buffer)
+            return received._into(buffer)
         except Exception:
             self._put_back(received)
             self._owed = owed
             raise
-        if len(received) > len(memory):
-            self._put_back(received)
-            self._owed = owed
-            error = MessageTooLongError(f"the message has {len(received)} bytes, and there is room for {len(memory)}")
-            error.most = len(memory)
-            raise error
-        memory[: len(received)] = received.data
-        return received._into()
 
     async def transact(self, request: BufferLike) -> Received:
         """Sends a request, and waits for the next message, which is the response. Others wait for their turn.
@@ -339,9 +321,10 @@ class Listener:
     def close(self) -> None:
         """Accepts no more; connections that were accepted go on."""
         self._listener.close()
+        # Also for those that were woken, and have not had their turn: another task may have what woke them.
         for future in self._accepting:
+            self._over.append(None)
             if not future.done():
-                self._over.append(None)
                 future.set_result(None)
 
     def __aiter__(self) -> AsyncIterator[Connection]:

@@ -12,8 +12,13 @@ METHODS = ["zcrp", "vrp", "xtp", "qmp", "a1"]
 LONG = 20.0
 ROOT = pathlib.Path(__file__).parents[4]
 
-# A test that hangs says where, and fails.
-faulthandler.dump_traceback_later(240, exit=True)
+
+@pytest.fixture(autouse=True)
+def watchdog():
+    """A test that hangs says where, and fails."""
+    faulthandler.dump_traceback_later(120, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 def freeze(process):

@@ -160,7 +160,10 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shared.lock().is_over = true;
         self.shared.thread.signal();
-        if let Some(thread) = self.thread.take() {
+        // A task that the thread has woken may run there, and drop the endpoint: the thread ends behind it.
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
             let _ = thread.join();
         }
         self.shared.stop();

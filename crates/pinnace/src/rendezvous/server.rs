@@ -554,7 +554,8 @@ impl Serving {
         }
         let service = whole(&control.service, &service).unwrap_or(service);
         let (selection, longest) = (self.options.selection.clone(), self.longest(&service));
-        self.shared.push(Connection::new(carrier, Parts { method, service, path, peer, selection, longest }));
+        let parts = Parts { method, service, path, peer, selection, longest, has_connected: false };
+        self.shared.push(Connection::new(carrier, parts));
     }
 
     /// Bytes of the longest message that is received of whoever asked for `service`: also who said nothing of sizes keeps to

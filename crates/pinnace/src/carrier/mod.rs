@@ -201,9 +201,12 @@ pub(crate) trait Carry: Sync {
     /// The same as [`close`](Self::close), for tasks, and without a deadline.
     fn close_async(&self) -> impl Future<Output = Result<(), Error>> + Send {
         async {
-            match self.close(Some(Instant::now())) {
-                Err(Error::Timeout) => self.flush_async().await,
-                told => told,
+            loop {
+                match self.close(Some(Instant::now())) {
+                    // Then what the peer makes of the end is to be looked at still.
+                    Err(Error::Timeout) => self.flush_async().await?,
+                    told => return told,
+                }
             }
         }
     }

@@ -158,6 +158,11 @@ impl Incoming {
         self.waits_for_others(first) && (is_over || self.since.is_none_or(|since| since + self.patience() <= now))
     }
 
+    /// Bytes of each message that is here and was not received.
+    pub(super) fn kept(&self) -> impl Iterator<Item = usize> {
+        self.again.iter().map(|received| received.len()).chain(self.early.values().map(|(frame, _)| frame.len()))
+    }
+
     /// A frame that is due.
     pub(super) fn due(&mut self, now: Instant) -> Option<Received> {
         let first = *self.early.first_key_value()?.0;

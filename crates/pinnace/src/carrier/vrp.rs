@@ -677,7 +677,7 @@ impl Carry for Vrp {
         let mut has_taken = false;
         // What others send counts as well: a flood of that must not keep it here.
         for _ in 0..MOST_AHEAD {
-            if incoming.is_broken_off || !looks_ahead(&incoming.again) {
+            if incoming.is_broken_off || !looks_ahead(incoming.kept()) {
                 break;
             }
             // What has failed here fails for whoever receives, too.

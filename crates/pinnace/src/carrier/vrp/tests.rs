@@ -57,3 +57,19 @@ fn what_is_here_is_not_missing_although_nobody_has_looked_in_time() {
         }
     }
 }
+
+#[test]
+fn what_is_read_ahead_has_a_bound_behind_a_gap_as_well() {
+    let (sender, receiver, source, number) = begun();
+    // The first is waited for.
+    let connection = connection(&receiver, source, number.wrapping_sub(1) % NUMBERS as u16);
+    for _ in 0..3 * MOST_AHEAD {
+        send(&sender, b"behind it");
+    }
+    wait_for(&receiver, 3 * MOST_AHEAD);
+    for _ in 0..3 {
+        connection.look_for_break().unwrap();
+    }
+    let incoming = connection.take(None).unwrap();
+    assert_eq!((incoming.again.len(), incoming.early.len(), receiver.waiting()), (0, MOST_AHEAD, 2 * MOST_AHEAD));
+}

@@ -144,6 +144,7 @@ fn processes() {
     });
     drop(listener);
     who_is_gone_is_told_as_over_other_methods(&endpoint);
+    an_end_without_room_is_told_by_a_task(&endpoint);
     for looks_first in [false, true] {
         let (connection, peer, _) = accepted(&endpoint, "any", daemon_path);
         drop(peer);
@@ -308,6 +309,32 @@ fn who_is_gone_is_told_as_over_other_methods(endpoint: &Endpoint) {
         });
         assert!(is(&error, |it| matches!(it, ConnectionError::Closed)), "{closes}: {error}");
         drop(server);
+    }
+}
+
+/// What was sent leaves no room for the end.
+fn an_end_without_room_is_told_by_a_task(endpoint: &Endpoint) {
+    let listener = endpoint.listen(&Service::new()).unwrap();
+    for is_received in [false, true] {
+        let client = Endpoint::client_with(&options(Some(Method::SharedMemory)))
+            .connect(&listener.local_addr().to_string(), &Service::new())
+            .unwrap();
+        let server = listener.accept_timeout(LONG).unwrap().expect("somebody has come");
+        let (sent, _last) = full::fill(&client, 100);
+        let linger = if is_received { LONG } else { Duration::from_millis(300) };
+        std::thread::scope(|scope| {
+            let closing = scope.spawn(|| pollster::block_on(client.close_async(linger)));
+            if !is_received {
+                let closed = closing.join().unwrap();
+                assert!(matches!(closed, Err(Error::Timeout)), "nobody has made room: {closed:?}");
+                return;
+            }
+            for _ in 0..sent {
+                server.recv_timeout(LONG).unwrap().expect("a message, not the end");
+            }
+            assert!(server.recv_timeout(LONG).unwrap().is_none());
+            closing.join().unwrap().unwrap();
+        });
     }
 }
 

@@ -169,7 +169,6 @@ where
         deadline: Option<Instant>,
     ) -> Result<Option<R>, WaitError> {
         let core = &mut self.core;
-        let deadline = deadline.map(|deadline| core.driver.time_of(deadline));
         let mut idle_since = None;
         core.release();
         loop {
@@ -179,6 +178,8 @@ where
             }
             core.check()?;
             let Some(progress) = progress else { continue };
+            // Each time anew: the turn may have set the clock back by the time for which nobody drove.
+            let deadline = deadline.map(|deadline| core.driver.time_of(deadline));
             if deadline.is_some_and(|deadline| deadline <= progress.now) {
                 return Err(WaitError::Timeout);
             }

@@ -61,6 +61,19 @@ fn a_wait_ends_at_its_deadline() {
 }
 
 #[test]
+fn a_wait_ends_at_its_deadline_although_the_clock_is_set_back_for_a_stop() {
+    let (a, _b) = PairLink::pair();
+    let client = endpoint(a, alone(Idle::Block));
+    // Its timer is due soon, and nobody drives.
+    send(&client, 7);
+    thread::sleep(Duration::from_secs(3));
+    let before = Instant::now();
+    let result = client.wait_until(|_| None::<()>, Some(before));
+    assert!(matches!(result, Err(WaitError::Timeout)));
+    assert!(before.elapsed() < Duration::from_millis(1500), "{:?}", before.elapsed());
+}
+
+#[test]
 fn a_follower_keeps_its_own_deadline_beside_a_spinning_driver() {
     let (client, server) = endpoints(alone(Idle::Spin));
     thread::scope(|scope| {

@@ -140,17 +140,33 @@ impl Incoming {
         }
     }
 
-    /// A frame that is due.
-    pub(super) fn due(&mut self, now: Instant) -> Option<Received> {
-        let first = *self.early.first_key_value()?.0;
-        let is_next = self.next.is_none_or(|next| first <= next);
+    /// Whether frames before this one, the first of those that are early, have not come.
+    fn waits_for_others(&self, first: u64) -> bool {
+        self.is_ordered && self.next.is_some_and(|next| first > next)
+    }
+
+    /// Whether the frames before the first that is early are missing, and not waited for any longer.
+    pub(super) fn gives_up(&self, now: Instant) -> bool {
+        let (Some((&first, _)), Some((&newest, _))) = (self.early.first_key_value(), self.early.last_key_value())
+        else {
+            return false;
+        };
         // Behind the end nothing comes, nor from who is gone, and what is so far behind the newest has been given up.
-        let newest = self.early.last_key_value().map_or(first, |(newest, _)| *newest);
         let is_over = self.end.is_some()
             || self.gone.is_some()
             || self.next.is_some_and(|next| newest.saturating_sub(next) > FAR);
-        let is_late = is_over || self.since.is_none_or(|since| since + self.patience() <= now);
-        if self.is_ordered && !is_next && !is_late {
+        self.waits_for_others(first) && (is_over || self.since.is_none_or(|since| since + self.patience() <= now))
+    }
+
+    /// Bytes of each message that is here and was not received.
+    pub(super) fn kept(&self) -> impl Iterator<Item = usize> {
+        self.again.iter().map(|received| received.len()).chain(self.early.values().map(|(frame, _)| frame.len()))
+    }
+
+    /// A frame that is due.
+    pub(super) fn due(&mut self, now: Instant) -> Option<Received> {
+        let first = *self.early.first_key_value()?.0;
+        if self.waits_for_others(first) && !self.gives_up(now) {
             return None;
         }
         let is_late = self.is_ordered && self.next.is_some_and(|next| first < next);

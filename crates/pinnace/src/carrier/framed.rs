@@ -344,6 +344,17 @@ impl Carry for Framed {
         self.stream.association().map_or(Ok(()), super::xtp::check_farewell)
     }
 
+    async fn close_async(&self) -> Result<(), Error> {
+        loop {
+            match self.close(Some(Instant::now())) {
+                Err(Error::Timeout) => self.flush_async().await?,
+                told => return told,
+            }
+            // In shared memory the end takes room of its own, behind what was written.
+            self.stream.writable().await;
+        }
+    }
+
     fn abort(&self, _: Instant) {
         self.writer.give_up();
         self.stream.abort();

@@ -55,7 +55,6 @@ pub(crate) use zcrp::Zcrp;
 use crate::endpoint::ConnectionError;
 use crate::service::{Method, Service};
 use crate::{Error, Message, Unsent};
-use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -201,9 +200,12 @@ pub(crate) trait Carry: Sync {
     /// The same as [`close`](Self::close), for tasks, and without a deadline.
     fn close_async(&self) -> impl Future<Output = Result<(), Error>> + Send {
         async {
-            match self.close(Some(Instant::now())) {
-                Err(Error::Timeout) => self.flush_async().await,
-                told => told,
+            loop {
+                match self.close(Some(Instant::now())) {
+                    // Then what the peer makes of the end is to be looked at still.
+                    Err(Error::Timeout) => self.flush_async().await?,
+                    told => return told,
+                }
             }
         }
     }
@@ -465,9 +467,10 @@ const MOST_AHEAD: usize = 64;
 /// Their bytes; one message goes alone, however long it is.
 const MOST_BYTES_AHEAD: usize = 8 << 20;
 
-/// Whether another one may come beside these.
-fn looks_ahead(waiting: &VecDeque<Received>) -> bool {
-    waiting.len() < MOST_AHEAD && waiting.iter().map(|received| received.len()).sum::<usize>() < MOST_BYTES_AHEAD
+/// Whether another one may come beside those of so many bytes each.
+fn looks_ahead(waiting: impl Iterator<Item = usize>) -> bool {
+    let (count, bytes) = waiting.take(MOST_AHEAD).fold((0, 0), |(count, sum), bytes| (count + 1, sum + bytes));
+    count < MOST_AHEAD && bytes < MOST_BYTES_AHEAD
 }
 
 /// What is left until then; `None`: for ever.

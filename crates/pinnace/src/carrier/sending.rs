@@ -75,6 +75,12 @@ fn of_frame(sent: vrp::Sent) -> Delivered {
 }
 
 impl Sending {
+    /// One that stays under way.
+    #[cfg(test)]
+    pub(crate) fn endless() -> Self {
+        Self::Later(Arc::new(Later::new(Message::from_vec(Vec::new()))))
+    }
+
     /// Waits until it has arrived.
     pub(crate) fn wait(self) -> Result<Delivered, Unsent> {
         match self {

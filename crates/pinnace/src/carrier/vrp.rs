@@ -265,6 +265,9 @@ impl Vrp {
         if !incoming.early.is_empty() {
             let refused = incoming.source.map_or(0, |source| back.refused(source));
             incoming.is_hurried = refused != incoming.refused;
+            if incoming.gives_up(now) {
+                self.gather(back, incoming);
+            }
             let due = incoming.due(now);
             // Those that were missing may be as many of the refused, and the others be missing further on.
             let missed = due.as_ref().map_or(0, Received::missed);
@@ -272,6 +275,17 @@ impl Vrp {
             return due;
         }
         None
+    }
+
+    /// Takes what has come: that is not missing, however long nobody has looked, and however late it is.
+    fn gather(&self, back: &Receiver, incoming: &mut Incoming) {
+        // What fails here fails for whoever receives, too.
+        let _ = back.progress();
+        for _ in 0..back.waiting() {
+            let Some(frame) = back.take() else { break };
+            let came = self.on_frame(incoming, frame);
+            incoming.again.extend(came);
+        }
     }
 
     /// Finds out whether the peer that has been silent is there, if there is a way to it or it shows it by itself.
@@ -663,7 +677,7 @@ impl Carry for Vrp {
         let mut has_taken = false;
         // What others send counts as well: a flood of that must not keep it here.
         for _ in 0..MOST_AHEAD {
-            if incoming.is_broken_off || !looks_ahead(&incoming.again) {
+            if incoming.is_broken_off || !looks_ahead(incoming.kept()) {
                 break;
             }
             // What has failed here fails for whoever receives, too.
@@ -771,3 +785,6 @@ impl Carry for Vrp {
         self.arrived()
     }
 }
+
+#[cfg(test)]
+mod tests;

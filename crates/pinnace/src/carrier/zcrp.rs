@@ -449,7 +449,8 @@ impl Carry for Zcrp {
         // Who has its turn finds out.
         let Some(mut incoming) = self.incoming.take(Some(Instant::now())) else { return Ok(()) };
         for _ in 0..MOST_AHEAD {
-            if incoming.is_broken_off || incoming.failed.is_some() || !looks_ahead(&incoming.again) {
+            let waiting = incoming.again.iter().map(|received| received.len());
+            if incoming.is_broken_off || incoming.failed.is_some() || !looks_ahead(waiting) {
                 break;
             }
             let Some(first) = incoming.posted.pop_front() else { break };

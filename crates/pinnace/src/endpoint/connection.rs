@@ -9,6 +9,7 @@ use super::{ConnectionError, Delivery, MessageStream, PerMessage};
 use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Sending, Turn, dead};
 use crate::counters::Shown;
 use crate::network::deadline;
+use crate::rendezvous::is_duplex;
 use crate::service::{Choice, Method, Path, Pattern, Reliability, Selection, Service, choose};
 use crate::{Error, Message, Unsent};
 use std::io;
@@ -27,6 +28,8 @@ pub(crate) struct Parts {
     pub(crate) selection: Selection,
     /// Bytes of the longest message that is received.
     pub(crate) longest: u64,
+    /// This end has connected: it is the one that sends, where messages go one way.
+    pub(crate) has_connected: bool,
 }
 
 /// Messages to a peer and back, by the method that was chosen for the service.
@@ -49,6 +52,8 @@ pub struct Connection {
     ending: Arc<Ending>,
     /// What the peer sends has ended in order, and somebody here has received that.
     has_received_end: AtomicBool,
+    /// Something may come.
+    receives: bool,
     /// Both ways were ended at this end, and not in order.
     is_broken_off: AtomicBool,
     /// The same at the other end, as far as anybody here has received it.
@@ -69,7 +74,8 @@ pub struct Connection {
 
 impl Connection {
     pub(crate) fn new(carrier: Carrier, parts: Parts) -> Self {
-        let Parts { method, service, path, peer, selection, longest } = parts;
+        let Parts { method, service, path, peer, selection, longest, has_connected } = parts;
+        let receives = !has_connected || is_duplex(&service);
         let (transacting, owed, is_closed) = (Turn::new(()), AtomicU64::new(0), AtomicBool::new(false));
         let service_text = service.to_string();
         let shown = Shown::new(method.name(), &peers(&carrier, peer), &service_text);
@@ -89,6 +95,7 @@ impl Connection {
             ending,
             is_broken_off: AtomicBool::new(false),
             has_received_end: AtomicBool::new(false),
+            receives,
             was_broken_off: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
             has_died: AtomicBool::new(false),

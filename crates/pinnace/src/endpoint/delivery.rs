@@ -160,7 +160,11 @@ impl Delivery {
 
     /// An error if the peer has broken off. It is not looked for at every call.
     fn look_for_break(&mut self) -> Result<(), Error> {
-        let Some(carrier) = self.carrier.upgrade() else { return Ok(()) };
+        let Some(carrier) = self.carrier.upgrade() else {
+            // Nobody knows any more, so that nothing is looked for either.
+            self.alarm = None;
+            return Ok(());
+        };
         if !matches!(*carrier, Carrier::Zcrp(_) | Carrier::Vrp(_)) {
             return Ok(());
         }
@@ -193,5 +197,25 @@ impl Future for Delivery {
             // What has become due meanwhile is looked for at once.
             ready!(Pin::new(alarm).poll(context));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::task::Waker;
+
+    #[test]
+    fn a_task_whose_connection_has_gone_waits_and_does_not_look_on() {
+        let (told, tells) = channel();
+        std::thread::spawn(move || {
+            // It was set while the connection was there.
+            let alarm = Some(Alarm::new(Instant::now()));
+            let mut delivery = Delivery { sending: Some(Sending::endless()), carrier: Weak::new(), alarm };
+            let polled = Pin::new(&mut delivery).poll(&mut Context::from_waker(Waker::noop()));
+            told.send(polled.is_pending()).unwrap();
+        });
+        assert_eq!(tells.recv_timeout(Duration::from_secs(20)), Ok(true));
     }
 }

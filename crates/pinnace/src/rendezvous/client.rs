@@ -134,7 +134,8 @@ fn connect_to(
             Ok(carrier) => {
                 let selection = options.selection.clone();
                 let longest = options.longest(service);
-                let parts = Parts { method, service: service.clone(), path, peer: agreed.to, selection, longest };
+                let (service, peer) = (service.clone(), agreed.to);
+                let parts = Parts { method, service, path, peer, selection, longest, has_connected: true };
                 return Ok(Connection::new(carrier, parts));
             }
             Err(error) => {

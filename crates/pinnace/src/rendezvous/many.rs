@@ -71,9 +71,8 @@ pub(crate) fn connect_all(
     let invitation = Invitation { service: service.clone(), told, nonce: random_seed(), qos, options: options.clone() };
     let cast = Cast::new(socket(peers, service, &path, options)?, invitation);
     invite_all(&cast, peers, options.connect_deadline())?;
-    let selection = options.selection.clone();
-    let parts =
-        Parts { method, service: service.clone(), path, peer: first, selection, longest: options.longest(service) };
+    let (selection, longest, service) = (options.selection.clone(), options.longest(service), service.clone());
+    let parts = Parts { method, service, path, peer: first, selection, longest, has_connected: true };
     Ok(Connection::new(Carrier::Cast(Box::new(cast)), parts))
 }
 

@@ -160,7 +160,10 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shared.lock().is_over = true;
         self.shared.thread.signal();
-        if let Some(thread) = self.thread.take() {
+        // A task that the thread has woken may run there, and drop the endpoint: the thread ends behind it.
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
             let _ = thread.join();
         }
         self.shared.stop();
@@ -551,7 +554,8 @@ impl Serving {
         }
         let service = whole(&control.service, &service).unwrap_or(service);
         let (selection, longest) = (self.options.selection.clone(), self.longest(&service));
-        self.shared.push(Connection::new(carrier, Parts { method, service, path, peer, selection, longest }));
+        let parts = Parts { method, service, path, peer, selection, longest, has_connected: false };
+        self.shared.push(Connection::new(carrier, parts));
     }
 
     /// Bytes of the longest message that is received of whoever asked for `service`: also who said nothing of sizes keeps to

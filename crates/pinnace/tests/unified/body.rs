@@ -322,6 +322,23 @@ pub(crate) fn breaks_off_what_comes(pair: Pair) {
     assert!(client.close(LONG).is_err(), "something is lost");
 }
 
+/// So can whoever only receives, and whoever waits for a response.
+pub(crate) fn breaks_off_what_only_comes(pair: impl Fn(&str) -> Pair) {
+    for (service, is_client) in [("largest=32MiB", false), ("pattern=transaction largest=32MiB", true)] {
+        let Pair { client, server, _endpoint } = pair(service);
+        drop(client.send(pattern(10_000, 1)).unwrap());
+        expect(&server, &pattern(10_000, 1));
+        let (breaking_off, other) = if is_client { (client, server) } else { (server, client) };
+        breaking_off.close(LONG).unwrap();
+        breaking_off.abort();
+        let begun = Instant::now();
+        while other.send(vec![7; 1000]).map(drop).is_ok() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "{service}: nobody tells who sends");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
 /// Whoever has nothing to send, and nothing more to receive, finds out by asking, and sends nothing by that.
 pub(crate) fn checks(pair: Pair) {
     let Pair { client, server, _endpoint } = pair;

@@ -95,6 +95,15 @@ macro_rules! over_every_method {
                 }
 
                 #[test]
+                fn whoever_only_receives_may_break_off_behind_its_end() {
+                    // Over VRP, one way, nobody answers any more, and the sender finds out by that.
+                    let options = EndpointOptions { peer_timeout: Duration::from_secs(2), ..EndpointOptions::default() };
+                    body::breaks_off_what_only_comes(|service| {
+                        pair_with($method, &service.parse().unwrap(), &options)
+                    });
+                }
+
+                #[test]
                 fn whoever_asks_finds_out_that_the_peer_has_gone() {
                     body::checks(pair());
                 }

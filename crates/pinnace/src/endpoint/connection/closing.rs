@@ -5,7 +5,6 @@ use crate::carrier::{Carry, within};
 use crate::endpoint::ending::Unwaited;
 use crate::endpoint::{ConnectionError, departed};
 use crate::network::deadline;
-use crate::service::Direction;
 use crate::{Error, a1};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -97,8 +96,7 @@ impl Connection {
         if !has_sent_all {
             self.ending.fails(ConnectionError::Closed.into());
         }
-        let has_received_all =
-            self.current().direction == Direction::OneWay || self.has_received_end.load(Ordering::Relaxed);
+        let has_received_all = !self.receives || self.has_received_end.load(Ordering::Relaxed);
         let is_over = self.is_broken_off.load(Ordering::Relaxed) || (has_sent_all && has_received_all);
         if !is_over {
             self.is_broken_off.store(true, Ordering::Relaxed);

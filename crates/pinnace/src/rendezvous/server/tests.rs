@@ -69,6 +69,24 @@ fn a_client_that_nobody_wants_any_more_and_that_falls_silent_holds_up_nobody() {
 }
 
 #[test]
+fn a_task_that_runs_where_it_is_woken_may_drop_the_endpoint() {
+    const LONG: Duration = Duration::from_secs(20);
+    let endpoint = Endpoint::bind("127.0.0.1:0").unwrap();
+    let listener = endpoint.listen(&Service::new()).unwrap();
+    let to = listener.local_addr().to_string();
+    let (told, tells) = std::sync::mpsc::channel();
+    crate::inline::run(async move {
+        let accepted = listener.accept_async().await;
+        drop((listener, endpoint));
+        told.send(accepted).unwrap();
+    });
+    let client = Endpoint::client().connect(&to, &Service::new()).unwrap();
+    let server = tells.recv_timeout(LONG).expect("the thread does not wait for itself").unwrap();
+    drop(client.send(b"ahoy".to_vec()).unwrap());
+    assert_eq!(&*server.recv_timeout(LONG).unwrap().unwrap(), b"ahoy");
+}
+
+#[test]
 fn sockets_of_methods_where_nobody_is_expected_make_room_for_others() {
     let mut serving = Serving::bind("127.0.0.1:0".parse().unwrap(), &EndpointOptions::default()).unwrap();
     let at = |host: u8| SocketAddr::from(([127, 0, 0, host], 0));

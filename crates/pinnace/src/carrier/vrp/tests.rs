@@ -1,0 +1,75 @@
+//! What has come of a peer, where nobody has looked for a while.
+
+use super::*;
+use crate::vrp::Options;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A sender, its receiver, and where and with which number its first frame came, which was taken.
+fn begun() -> (Sender, Receiver, SocketAddr, u16) {
+    let receiver = Receiver::bind("127.0.0.1:0", &Options::default()).unwrap();
+    let sender = Sender::connect(receiver.local_addr(), &Options::default()).unwrap();
+    send(&sender, b"first");
+    let first = receiver.recv().unwrap();
+    let (source, number) = (first.source(), first.number());
+    (sender, receiver, source, number)
+}
+
+fn send(sender: &Sender, bytes: &[u8]) {
+    drop(sender.send(Frame::new(Message::from_vec(bytes.to_vec()))).unwrap());
+}
+
+/// A connection over this receiver, where the frame behind `number` is the next.
+fn connection(receiver: &Receiver, source: SocketAddr, number: u16) -> Vrp {
+    let ways = Ways { to: None, out: None, back: Some(receiver.clone()) };
+    Vrp::new(ways, 7, &"deadline=1ms".parse().unwrap(), Some((source, number)), LONG)
+}
+
+fn wait_for(receiver: &Receiver, frames: usize) {
+    let begun = Instant::now();
+    while receiver.waiting() < frames {
+        assert!(begun.elapsed() < LONG, "{} have come", receiver.waiting());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn what_is_here_is_not_missing_although_nobody_has_looked_in_time() {
+    let receive: [fn(&Vrp) -> Option<Received>; 2] = [
+        |connection| connection.recv(Some(Instant::now() + LONG)).unwrap(),
+        |connection| pollster::block_on(connection.recv_async()).unwrap(),
+    ];
+    for receive in receive {
+        let (sender, receiver, source, number) = begun();
+        let connection = connection(&receiver, source, number);
+        send(&sender, b"second");
+        wait_for(&receiver, 1);
+        let mut incoming = connection.take(None).unwrap();
+        let (third, now) = (incoming.next.unwrap() + 1, Instant::now());
+        incoming.early.insert(third, (crate::vrp::Received::numbered((third % NUMBERS) as u16), now));
+        incoming.since = Some(now);
+        drop(incoming);
+        // Longer than the third waits for the second.
+        std::thread::sleep(Duration::from_millis(5));
+        for bytes in [&b"second"[..], b""] {
+            let received = receive(&connection).expect("not the end");
+            assert_eq!((&*received, received.missed(), received.is_late()), (bytes, 0, false));
+        }
+    }
+}
+
+#[test]
+fn what_is_read_ahead_has_a_bound_behind_a_gap_as_well() {
+    let (sender, receiver, source, number) = begun();
+    // The first is waited for.
+    let connection = connection(&receiver, source, number.wrapping_sub(1) % NUMBERS as u16);
+    for _ in 0..3 * MOST_AHEAD {
+        send(&sender, b"behind it");
+    }
+    wait_for(&receiver, 3 * MOST_AHEAD);
+    for _ in 0..3 {
+        connection.look_for_break().unwrap();
+    }
+    let incoming = connection.take(None).unwrap();
+    assert_eq!((incoming.again.len(), incoming.early.len(), receiver.waiting()), (0, MOST_AHEAD, 2 * MOST_AHEAD));
+}

@@ -153,16 +153,18 @@ impl Privileges {
 
 fn user_namespaces() -> Check {
     let most = parameter("user.max_user_namespaces").and_then(|value| value.parse::<u64>().ok());
-    // Debian's switch, and Ubuntu's.
-    let off = parameter("kernel.unprivileged_userns_clone").as_deref() == Some("0")
-        || parameter("kernel.apparmor_restrict_unprivileged_userns").as_deref() == Some("1");
+    // Debian's switch, and Ubuntu's: how they are off, and on.
+    let switches = [("unprivileged_userns_clone", "0", "1"), ("apparmor_restrict_unprivileged_userns", "1", "0")];
+    let is_off = |(name, off, _): &&(&str, &str, &str)| parameter(&format!("kernel.{name}")).as_deref() == Some(*off);
     match most {
         None => Check::new("user namespaces", "not in this kernel", Verdict::Note),
         Some(0) => Check::new("user namespaces", "none may be made", Verdict::Note)
             .command("sudo sysctl -w user.max_user_namespaces=1024"),
-        Some(_) if off => Check::new("user namespaces", "privileged processes only", Verdict::Note)
-            .command("sudo sysctl -w kernel.unprivileged_userns_clone=1"),
-        Some(_) => Check::new("user namespaces", "may be made without privileges", Verdict::Good),
+        Some(_) => match switches.iter().find(is_off) {
+            Some((name, _, on)) => Check::new("user namespaces", "privileged processes only", Verdict::Note)
+                .command(format!("sudo sysctl -w kernel.{name}={on}")),
+            None => Check::new("user namespaces", "may be made without privileges", Verdict::Good),
+        },
     }
 }
 

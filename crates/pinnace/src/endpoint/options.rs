@@ -187,6 +187,8 @@ impl EndpointOptions {
             keep_alive: (!is_duplex(service) && self.worker).then(|| SIGN_OF_LIFE.min(self.peer_timeout / 4)),
             life_timeout: self.peer_timeout,
             congestion: self.congestion,
+            // Without a burst it is what the application sends by itself.
+            rate: service.burst.and(service.rate).map(|bits| (bits / 8).max(1)),
             idle: self.idle,
             worker: self.worker,
             udp: self.udp.clone(),
@@ -199,6 +201,14 @@ impl EndpointOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn vrp_is_held_to_a_rate_with_a_burst() {
+        let options = EndpointOptions::default();
+        let rate = |service: &str| options.vrp(false, &service.parse().unwrap()).rate;
+        assert_eq!(rate("loss=5% run=4KiB rate=8mbit burst=100KiB"), Some(1_000_000));
+        assert_eq!([rate("loss=5% run=4KiB rate=8mbit"), rate("loss=5% run=4KiB")], [None, None]);
+    }
 
     #[test]
     fn every_method_takes_the_congestion_control_that_was_said() {

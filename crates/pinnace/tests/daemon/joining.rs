@@ -226,6 +226,13 @@ fn stale() {
     std::fs::write(&served.socket, "precious").unwrap();
     assert_eq!(Daemon::bind(&options).unwrap_err().kind(), ErrorKind::AlreadyExists);
     assert_eq!(std::fs::read_to_string(&served.socket).unwrap(), "precious");
+    // Nor does another program's, which does not speak as a daemon does.
+    std::fs::remove_file(&served.socket).unwrap();
+    let other = std::os::unix::net::UnixListener::bind(&served.socket).unwrap();
+    assert_eq!(Daemon::bind(&options).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    std::os::unix::net::UnixStream::connect(&served.socket).expect("it is reached still");
+    drop(other);
+    drop(Daemon::bind(&options).expect("nobody serves there"));
 }
 
 fn directory() {

@@ -120,7 +120,13 @@ fn replace_stale(path: &Path) -> io::Result<()> {
             return Err(in_use(path, &socket::peer(probe.as_fd())?.pid.to_string()));
         }
         Err(Errno::AGAIN) => return Err(in_use(path, "")),
-        Err(_) => {}
+        Err(Errno::CONNREFUSED) => {}
+        Err(Errno::NOENT) => return Ok(()),
+        // Of another kind, say: somebody may serve it.
+        Err(error) => {
+            let why = format!("{} is there, and is no daemon's socket ({error})", path.display());
+            return Err(refused(io::ErrorKind::AlreadyExists, why));
+        }
     }
     fs::remove_file(path)
 }

@@ -17,6 +17,7 @@ mod congestion;
 mod content;
 mod daemon;
 mod demo;
+mod descriptors;
 mod doctor;
 mod exit;
 mod experiment;

@@ -153,7 +153,14 @@ pub(crate) fn receive(handover: c_int, class: Class, at: SocketAddr, flags: c_in
         .then(|| {
             sys::fcntl(handover, libc::F_SETFL, 0).ok()?;
             sys::set_option(handover, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &AT_ONCE).ok()?;
-            sys::recv_descriptor(handover, &mut bytes).ok()?.1
+            let end = sys::milliseconds() + 1000 * AT_ONCE.tv_sec;
+            loop {
+                match sys::recv_descriptor(handover, &mut bytes) {
+                    // As in `ask`.
+                    Err(libc::EINTR) if sys::milliseconds() < end => {}
+                    outcome => break outcome.ok()?.1,
+                }
+            }
         })
         .flatten();
     sys::close(handover);

@@ -128,9 +128,8 @@ pub(crate) unsafe fn spawn_dup2(actions: *mut libc::posix_spawn_file_actions_t, 
 ///
 /// `argument` is as for fcntl().
 pub(crate) unsafe fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> Outcome {
-    if command == libc::F_SETFD && table::is_kept(fd) {
-        // As close(): it marks whatever there is.
-        return Err(libc::EBADF);
+    if command == libc::F_SETFD && is_hidden(fd) {
+        return Ok(0);
     }
     // SAFETY: the caller's promise.
     let value = outcome(unsafe { real::fcntl64(fd, command, argument) })?;
@@ -143,6 +142,12 @@ pub(crate) unsafe fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> 
         _ => {}
     }
     Ok(value)
+}
+
+/// Whether a descriptor is not the application's: who marks it marks whatever there is, before exec. It stays as it is, and the
+/// answer is that of one that is there, as F_GETFD has said.
+fn is_hidden(fd: c_int) -> bool {
+    table::is_member(fd) || table::is_kept(fd)
 }
 
 /// The close-on-exec flag of a descriptor, or of a duplicate of it, is another than before.
@@ -158,9 +163,13 @@ fn set_on_exec(fd: c_int) {
 ///
 /// `argument` is as for ioctl().
 pub(crate) unsafe fn ioctl(fd: c_int, request: libc::c_ulong, argument: *mut c_void) -> Outcome {
+    let marks = request == libc::FIOCLEX || request == libc::FIONCLEX;
+    if marks && is_hidden(fd) {
+        return Ok(0);
+    }
     // SAFETY: the caller's promise.
     let value = outcome(unsafe { real::ioctl(fd, request, argument) })?;
-    if request == libc::FIOCLEX || request == libc::FIONCLEX {
+    if marks {
         set_on_exec(fd);
     }
     Ok(value)

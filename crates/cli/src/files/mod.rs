@@ -16,13 +16,13 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+use crate::descriptors;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::service::Tool;
 use digest::{Place, Value};
 use pinnace::service::Method;
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fmt::Display;
 use std::fs::File;
 use std::io;
@@ -33,16 +33,14 @@ const MAX_MESSAGES: usize = schedule::BATCH_FILES;
 /// Bytes under way at which no more are begun.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// What a file transfer makes of a service.
 /// Messages under way at most, of one of so many transfers: each keeps its file open until it is hashed, and half of the descriptors
-/// are for others. As many are allowed as may be: few systems let a program have many unless it asks.
+/// are for others.
 fn most_messages(transfers: usize) -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    let each = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2 / transfers as u64;
+    let each = descriptors::raise() / 2 / transfers as u64;
     usize::try_from(each).map_or(MAX_MESSAGES, |each| each.clamp(1, MAX_MESSAGES))
 }
 
+/// What a file transfer makes of a service.
 const fn tool(name: &'static str) -> Tool {
     Tool {
         name,

@@ -380,6 +380,10 @@ static void exec_server(int listener, int at)
     CHECK(fflush(stdout) == 0);
     /* The port is said only once. */
     CHECK(dup2(open("/dev/null", O_WRONLY), 1) == 1);
+    /* Some mark all that they do not know. */
+    for (int other = 3; other < 1024; other++)
+        if (other != listener && fcntl(other, F_GETFD) >= 0)
+            CHECK(fcntl(other, F_SETFD, FD_CLOEXEC) == 0 && ioctl(other, FIOCLEX) == 0);
     execl("/proc/self/exe", "program", "exec", "server", NULL);
     CHECK(!"exec");
 }

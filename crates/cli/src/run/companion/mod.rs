@@ -194,6 +194,8 @@ impl Shared {
 pub(crate) fn serve(args: &Args) -> Result<(), Error> {
     // The terminal's end is not ours.
     let _ = rustix::process::setsid();
+    // Each connection from another host takes one here, whatever the program's own limit.
+    crate::descriptors::raise();
     let clone = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned();
     let (control, life) = clone(io::stdin().as_fd())
         .and_then(|control| Ok((control, clone(io::stdout().as_fd())?)))

@@ -4,44 +4,50 @@ mod common;
 
 use common::{Listening, pinnace, short_of_descriptors, text, wait};
 use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-#[test]
-fn a_sender_of_many_files_makes_do_with_few_descriptors() {
-    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let folder = from.path().join("many");
+/// A folder of 300 small files.
+fn many(top: &Path) -> PathBuf {
+    let folder = top.join("many");
     std::fs::create_dir(&folder).unwrap();
     for number in 0..300 {
         std::fs::write(folder.join(number.to_string()), number.to_string()).unwrap();
     }
+    folder
+}
+
+/// All of them are there.
+fn have_arrived(top: &Path) {
+    for number in 0..300 {
+        let file = top.join("many").join(number.to_string());
+        assert_eq!(std::fs::read_to_string(file).unwrap(), number.to_string());
+    }
+}
+
+#[test]
+fn a_sender_of_many_files_makes_do_with_few_descriptors() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let folder = many(from.path());
     let receiving =
         Listening::start(&["recv", "--bind", "127.0.0.1:0", "--once", "--dir", to.path().to_str().unwrap()]);
     let args = ["send", folder.to_str().unwrap(), &receiving.address];
     let sent = short_of_descriptors(64, &args).output().unwrap();
     assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
     assert_eq!(receiving.finish().0, Some(0));
-    for number in 0..300 {
-        assert_eq!(
-            std::fs::read_to_string(to.path().join("many").join(number.to_string())).unwrap(),
-            number.to_string()
-        );
-    }
+    have_arrived(to.path());
 }
 
 #[test]
 fn a_receiver_of_many_files_makes_do_with_few_descriptors() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let folder = from.path().join("many");
-    std::fs::create_dir(&folder).unwrap();
-    for number in 0..300 {
-        std::fs::write(folder.join(number.to_string()), number.to_string()).unwrap();
-    }
+    let folder = many(from.path());
     let receive = ["recv", "--bind", "127.0.0.1:0", "--once", "--dir", to.path().to_str().unwrap()];
     let receiving = Listening::of(short_of_descriptors(128, &receive).stdout(Stdio::piped()));
     let sent = pinnace(&["send", folder.to_str().unwrap(), &receiving.address]).output().unwrap();
     let (code, _, err) = receiving.finish();
     assert_eq!((code, sent.status.code()), (Some(0), Some(0)), "{err}{}", text(&sent.stderr));
-    assert_eq!(std::fs::read_dir(to.path().join("many")).unwrap().count(), 300);
+    have_arrived(to.path());
 }
 
 #[test]

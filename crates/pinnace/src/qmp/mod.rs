@@ -31,6 +31,7 @@ mod qbufs;
 mod shared;
 #[cfg(test)]
 mod shared_tests;
+mod standing;
 mod stream;
 
 pub use crate::copies::Copied;
@@ -45,4 +46,5 @@ pub use pinnace_qmp::State;
 pub use pinnace_runtime::WakeFd;
 pub use qbufs::Full;
 pub(crate) use shared::End;
+pub use standing::Standing;
 pub use stream::{Shown, Shutdown, Stream, StreamId, Way};

@@ -4,7 +4,7 @@
 //! who waits holds the lock that others need.
 //= B-14
 
-use super::{Qbuf, Way};
+use super::{Qbuf, Standing, Way};
 use crate::Idle;
 use crate::copies::Copies;
 use crate::lock::lock;
@@ -12,6 +12,7 @@ use crate::network::deadline;
 use pinnace_qbuf::Pool;
 use pinnace_qbuf::channel::{Channel, ChannelError, Finished, Interest, Received, Rejected};
 use pinnace_qmp::State;
+use pinnace_qmp::socket;
 use pinnace_runtime::WakeFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -106,6 +107,10 @@ pub(super) struct Shared {
 
 fn reset() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the peer ended the connection in the middle, or died")
+}
+
+fn is_reset(end: Option<End>) -> bool {
+    matches!(end, Some(End::Reset | End::Died))
 }
 
 fn timed_out() -> io::Error {
@@ -319,7 +324,6 @@ impl Shared {
 
     /// Whether the peer has gone without closing in order.
     pub(super) fn is_reset(&self) -> bool {
-        let is_reset = |end| matches!(end, Some(End::Reset | End::Died));
         self.reading(Some(Instant::now())).is_ok_and(|reading| is_reset(reading.end))
     }
 
@@ -575,6 +579,29 @@ impl Shared {
     /// As the paper draws it.
     pub(super) fn state(&self) -> State {
         let has_ended = self.reading(Some(Instant::now())).ok().and_then(|reading| reading.end);
+        self.state_after(has_ended)
+    }
+
+    /// All that poll() tells of, at one moment.
+    pub(super) fn standing(&self) -> Standing {
+        let is_writable = self.is_writable();
+        // Whoever waits for bytes has the lock, and there are none.
+        let Ok(mut reading) = self.reading(Some(Instant::now())) else {
+            let is_at_end = self.is_shut();
+            return Standing { readable_bytes: 0, is_at_end, is_writable, state: State::Active, failure: None };
+        };
+        let _ = self.fetch(&mut reading, Some(Instant::now()));
+        let readable_bytes = reading.left();
+        Standing {
+            readable_bytes,
+            is_at_end: readable_bytes == 0 && (reading.message.is_some() || reading.end.is_some() || self.is_shut()),
+            is_writable,
+            state: self.state_after(reading.end),
+            failure: is_reset(reading.end).then_some(socket::Errno::Reset),
+        }
+    }
+
+    fn state_after(&self, has_ended: Option<End>) -> State {
         // With the channel in one's hands: the peer may have read an end that is only being noted here.
         let is_finished = {
             let _channel = lock(&self.channel);

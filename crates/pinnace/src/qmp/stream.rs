@@ -1,7 +1,7 @@
 //! Connected sockets.
 
 use super::shared::{End, Shared};
-use super::{Carrier, Endpoint, Options, Patience, carried, lingering};
+use super::{Carrier, Endpoint, Options, Patience, Standing, carried, lingering};
 use crate::daemon::{Arrival, Client};
 pub(super) use crate::network::deadline;
 use crate::network::{canonical, with_port};
@@ -653,6 +653,14 @@ impl Stream {
         match self.inner() {
             Inner::Engine(connection, _) => connection.failure().map(Errno::of),
             Inner::Shared(shared) => shared.is_reset().then_some(Errno::Reset),
+        }
+    }
+
+    /// All of these at one moment, as poll() tells of them.
+    pub fn standing(&self) -> Standing {
+        match self.inner() {
+            Inner::Engine(connection, _) => connection.qmp_standing(),
+            Inner::Shared(shared) => shared.standing(),
         }
     }
 

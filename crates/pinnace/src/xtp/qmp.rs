@@ -9,6 +9,7 @@ use crate::places::Place;
 use crate::{Error, Idle, Message, qmp};
 use pinnace_link::{Link, Piece, Source};
 use pinnace_qbuf::{Pool, Qbuf, Role};
+use pinnace_qmp::socket::Errno;
 use pinnace_qmp::{Medium, Profile, State};
 use pinnace_runtime::WaitError;
 use pinnace_xtp::Config;
@@ -228,6 +229,25 @@ impl Connection {
     /// Where the association stands.
     pub(crate) fn qmp_state(&self) -> State {
         self.end.port.inspect(|engine, _, _| State::of(engine, self.id))
+    }
+
+    /// All that poll() tells of, at one moment: an association ends while somebody looks, and half of an end is none.
+    pub(crate) fn qmp_standing(&self) -> qmp::Standing {
+        let partial = self.partial();
+        self.end.port.inspect(|engine, _, state| {
+            let outcome = state.association(self.place).map(|association| association.closed);
+            let is_over = outcome != Some(None);
+            let readable = engine.readable(self.id);
+            let readable_bytes = partial.len() + readable.as_ref().map_or(0, |readable| readable.len as usize);
+            let is_last = is_over || readable.is_none_or(|readable| readable.len == 0 && readable.is_end);
+            qmp::Standing {
+                readable_bytes,
+                is_at_end: readable_bytes == 0 && is_last,
+                is_writable: is_over || engine.queue_room(self.id) >= self.enough_room(engine),
+                state: State::of(engine, self.id),
+                failure: outcome.flatten().and_then(Result::err).map(Errno::of),
+            }
+        })
     }
 
     /// Copies what can be read, and leaves it there; waits for the first byte, at most `timeout`.

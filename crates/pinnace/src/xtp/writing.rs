@@ -10,6 +10,7 @@ use super::{Connection, Refused};
 use crate::Error;
 use crate::attempts::{Attempts, Unqueued};
 use pinnace_runtime::WakeFd;
+use pinnace_xtp::Xtp;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,9 +142,13 @@ impl Connection {
     pub fn is_writable(&self) -> bool {
         self.end.port.inspect(|engine, _, state| {
             let is_over = state.association(self.place).is_none_or(|association| association.closed.is_some());
-            let enough = engine.block(self.id).map_or(0, |block| u64::from(block.wbufsize / sending::CRUMB));
-            is_over || engine.queue_room(self.id) >= enough
+            is_over || engine.queue_room(self.id) >= self.enough_room(engine)
         })
+    }
+
+    /// Room in the queue that is worth waking a writer for, in bytes.
+    pub(super) fn enough_room(&self, engine: &Xtp) -> u64 {
+        engine.block(self.id).map_or(0, |block| u64::from(block.wbufsize / sending::CRUMB))
     }
 
     /// Why the association has ended, if it has, and not well.

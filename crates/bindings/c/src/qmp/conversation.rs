@@ -139,10 +139,6 @@ impl Conversation {
         (!self.is_told.swap(true, Ordering::Relaxed)).then(|| of_failure(failure))
     }
 
-    fn is_failed(&self) -> bool {
-        !self.is_told.load(Ordering::Relaxed) && self.stream.failure().is_some()
-    }
-
     /// An error of a call: what the association has failed with is told once, and then `again`.
     fn told(&self, error: Errno, again: Result<usize, Errno>) -> Result<usize, Errno> {
         // That there is no room, or no memory, says nothing of the association, also if that has failed.
@@ -291,17 +287,18 @@ impl Conversation {
         }
         let mut events = 0;
         let is_shut = |half: &AtomicBool| half.load(Ordering::Relaxed);
-        let is_failed = self.is_failed();
-        let has_ended = self.stream.is_readable() && self.stream.readable_bytes() == 0;
-        let has_ended = has_ended || is_shut(&self.shut_read);
-        let is_over = self.stream.state() == State::Quiescent || (has_ended && is_shut(&self.shut_write));
-        if has_ended || is_failed || self.stream.readable_bytes() > 0 {
+        // Together: who is told of the end of a connection is told in the same breath that it was a bad one.
+        let now = self.stream.standing();
+        let is_failed = now.failure.is_some() && !is_shut(&self.is_told);
+        let has_ended = now.is_at_end || is_shut(&self.shut_read);
+        let is_over = now.state == State::Quiescent || (has_ended && is_shut(&self.shut_write));
+        if has_ended || is_failed || now.readable_bytes > 0 {
             events |= libc::POLLIN | libc::POLLRDNORM;
         }
         if has_ended {
             events |= names::POLLRDHUP;
         }
-        if is_over || is_failed || is_shut(&self.shut_write) || self.stream.is_writable() {
+        if is_over || is_failed || is_shut(&self.shut_write) || now.is_writable {
             events |= libc::POLLOUT | libc::POLLWRNORM;
         }
         if is_over {

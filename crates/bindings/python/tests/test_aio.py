@@ -653,3 +653,29 @@ def test_a_loop_that_was_dropped_with_its_tasks_leaves_no_descriptors_behind():
         assert time.monotonic() < until, "each has left some"
         gc.collect()
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_task_that_nobody_else_knows_is_not_taken_for_garbage(method):
+    async def answer(connection):
+        while (request := await connection.recv()) is not None:
+            await connection.send(bytes(request).upper())
+
+    async def serve(listener):
+        async for connection in listener:
+            asyncio.create_task(answer(connection))
+
+    async def main():
+        async with pinnace.aio.listen("127.0.0.1:0") as listener:
+            serving = asyncio.create_task(serve(listener))
+            address = listener.address
+            asking = [await pinnace.aio.connect(address, "direction=duplex", method=method) for _ in range(3)]
+            for _ in range(3):
+                await asyncio.sleep(0.02)
+                gc.collect()
+                assert [bytes(await connection.transact(b"ahoy")) for connection in asking] == [b"AHOY"] * 3
+            for connection in asking:
+                await connection.close()
+            serving.cancel()
+
+    run(main())

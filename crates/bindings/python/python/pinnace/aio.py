@@ -38,16 +38,34 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "Listener", "connect", "connect_all", "listen"]
 
-_reactors: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Reactor] = weakref.WeakKeyDictionary()
+
+class _Pending(set["asyncio.Future[None]"]):
+    """What tasks of a loop wait for. The loop has it, so that a task that nobody else knows is not taken for garbage."""
+
+
+_reactors: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Reactor, weakref.ref[_Pending]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def _watched(loop: asyncio.AbstractEventLoop) -> tuple[Reactor, weakref.ref[_Pending]]:
+    """What the loop watches on behalf of the library, and what its tasks wait for."""
+    watched = _reactors.get(loop)
+    if watched is None:
+        reactor, pending = Reactor(), _Pending()
+        watched = _reactors[loop] = (reactor, weakref.ref(pending))
+
+        # Only the loop has it, and what waits has the loop: they go together.
+        def run(pending: _Pending = pending) -> None:
+            reactor.run()
+
+        loop.add_reader(reactor.fileno(), run)
+    return watched
 
 
 def _reactor(loop: asyncio.AbstractEventLoop) -> Reactor:
     """What the loop watches on behalf of the library."""
-    reactor = _reactors.get(loop)
-    if reactor is None:
-        reactor = _reactors[loop] = Reactor()
-        loop.add_reader(reactor.fileno(), reactor.run)
-    return reactor
+    return _watched(loop)[0]
 
 
 async def _end(
@@ -59,15 +77,19 @@ async def _end(
         return operation
     loop = asyncio.get_running_loop()
     waiting = {} if waiting is None else waiting
+    found = _watched(loop)[1]()
+    pending = _Pending() if found is None else found
     try:
         while not again:
             future = loop.create_future()
             operation.wakes(future)
             waiting[future] = None
+            pending.add(future)
             try:
                 await future
             finally:
                 del waiting[future]
+                pending.discard(future)
             if not again:
                 ended = operation.look()
                 if ended is not operation:

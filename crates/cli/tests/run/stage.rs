@@ -103,7 +103,8 @@ impl Server {
                 .filter_map(|line| line.split_once("@pinnace/1L"))
                 .any(|(_, name_of)| name_of.split('#').next().is_some_and(|address| address.ends_with(&name)))
         };
-        tcp && (!preloaded || unix())
+        // What other hosts reach comes last, and before the library says that it listens.
+        tcp && (!preloaded || (unix() && self.said().contains(&format!("{name}: TCP, and"))))
     }
 
     pub(crate) fn said(&self) -> String {

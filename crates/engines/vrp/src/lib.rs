@@ -25,5 +25,5 @@ pub use counters::{IncomingCounters, OutgoingCounters};
 pub use engine::Vrp;
 pub use event::{Delivery, Event, Failure, FrameId, LossSummary, Refused, Sent};
 pub use incoming::Incoming;
-pub use outgoing::Outgoing;
+pub use outgoing::{Outgoing, Void};
 pub use terms::{FrameSpec, Terms};

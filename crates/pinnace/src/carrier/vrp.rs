@@ -6,6 +6,8 @@
 //! beyond its contract, because its receiver has refused it or is gone: by its delivery, or if nobody has that any more, by
 //! the next call that sends, flushes or closes. Where the service is best effort that is no loss to tell of.
 
+mod words;
+
 use super::alarm::within;
 use super::early::{Incoming, NUMBERS, PATIENCE};
 use super::received::Position;
@@ -19,8 +21,9 @@ use crate::endpoint::ConnectionError;
 use crate::lock::{Lock, Locked};
 use crate::rendezvous::{Control, Kind};
 use crate::service::{Method, Reliability, Service};
-use crate::vrp::{Contract, Failure, Frame, Losses, Receiver, Sender};
+use crate::vrp::{Contract, Failure, Frame, Losses, Outline, Receiver, Sender};
 use crate::{Error, Message, Unsent};
+use pinnace_vrp::Void;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -53,6 +56,7 @@ pub(crate) struct Vrp {
     unheard: AtomicU32,
     /// The end, once it was said, and as long as nobody knows whether the peer has heard it.
     said: Lock<Option<crate::vrp::Sending>>,
+    voids: words::Voids,
     terms: Lock<Terms>,
     incoming: Turn<Incoming>,
     /// The peer has not shown that it is there for too long.
@@ -72,6 +76,8 @@ struct Terms {
     lifespan: Option<Duration>,
     /// A whole frame may be lost as well as a part of one.
     is_best_effort: bool,
+    /// Messages of this length follow each other so soon that each can be announced.
+    foretold: Option<u64>,
     /// The end has been reached, behind which nothing is sent.
     is_over: bool,
 }
@@ -80,12 +86,13 @@ impl Terms {
     fn of(service: &Service) -> Self {
         let (deadline, lifespan) = (service.deadline, service.lifespan);
         let is_best_effort = service.reliability == Reliability::BestEffort;
+        let same = Self { deadline, lifespan, is_best_effort, foretold: service.foretold_bytes(), ..Self::default() };
         let of = |contract: Contract| {
             let critical_end = critical(&contract).iter().map(|range| range.end).max().unwrap_or(0);
-            Self { contract: Some(contract), critical_end, deadline, lifespan, is_best_effort, is_over: false }
+            Self { contract: Some(contract), critical_end, ..same.clone() }
         };
         match &service.reliability {
-            Reliability::Full => Self { deadline, lifespan, ..Self::default() },
+            Reliability::Full => same,
             Reliability::Bounded(contract) => of(contract.clone()),
             Reliability::BestEffort => of(Contract::new().loss_percent(100.0).any_run()),
         }
@@ -136,6 +143,7 @@ impl Vrp {
             longest_silence: is_asked.then_some(timeout),
             unheard: AtomicU32::new(0),
             said: Lock::default(),
+            voids: words::Voids::default(),
             terms,
             incoming,
             has_fallen_silent: AtomicBool::new(false),
@@ -162,27 +170,6 @@ impl Vrp {
 
     fn back(&self) -> Result<&Receiver, Error> {
         self.back.as_ref().ok_or_else(|| one_way("receive"))
-    }
-
-    /// Sends a word of the connection's own.
-    pub(crate) fn open(&self, control: &Control) -> Result<crate::vrp::Sending, Error> {
-        let frame = Frame::new(Message::from_vec(control.encode())).with_contract(Contract::reliable());
-        self.out()?.send(frame).map_err(|unsent| unsent.error)
-    }
-
-    /// Answers an OPEN with one of its own, until it is known there. Who has gone meanwhile need not know it: what it has sent
-    /// has been acknowledged, and is received.
-    pub(crate) async fn answer(&self, control: &Control) -> Result<(), Error> {
-        let before = self.unreachable();
-        let mut answer = std::pin::pin!(self.open(control)?);
-        loop {
-            match within(Instant::now() + LOOK, &mut answer).await.map(|sent| sent.map_err(|unsent| unsent.error)) {
-                Some(Ok(_) | Err(Error::FrameFailed(Failure::PeerGone))) => return Ok(()),
-                Some(Err(error)) => return Err(error),
-                None if self.unreachable() > before => return Ok(()),
-                None => {}
-            }
-        }
     }
 
     /// An error if the peer has broken off what we send, for which somebody has `waited`.
@@ -242,6 +229,10 @@ impl Vrp {
                 Kind::Open if incoming.next.is_none_or(|next| next <= number) => incoming.next = Some(number),
                 Kind::End => (incoming.end, incoming.unheard) = (Some(number), control.piece.into()),
                 Kind::Abort => (incoming.end, incoming.is_broken_off) = (Some(number), true),
+                Kind::Alive if let Some(void) = words::void_of(control.piece) => {
+                    incoming.on_word(incoming.unwrap_number(void.number));
+                    incoming.refused += u64::from(void.was_refused);
+                }
                 Kind::Open | Kind::Alive => {}
             }
             self.looks.hear(incoming.end.is_some());
@@ -264,7 +255,7 @@ impl Vrp {
     fn due(&self, back: &Receiver, incoming: &mut Incoming, now: Instant) -> Option<Received> {
         if !incoming.early.is_empty() {
             let refused = incoming.source.map_or(0, |source| back.refused(source));
-            incoming.is_hurried = refused != incoming.refused;
+            incoming.is_hurried = refused > incoming.refused;
             if incoming.gives_up(now) {
                 self.gather(back, incoming);
             }
@@ -365,86 +356,8 @@ impl Vrp {
         self.check_gone()
     }
 
-    /// A word of the connection's own was lost, of which the application need not know; but its number is missing.
-    fn unheard(&self, word: crate::vrp::Sending) {
-        drop(word.wait());
-        self.unheard.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Says that this is the end. The peer may refuse it with all that was before: then it has to be said again.
-    fn end(&self) -> Result<crate::vrp::Sending, Error> {
-        let piece = self.unheard.load(Ordering::Relaxed);
-        self.open(&Control { piece, ..Control::new(Kind::End, self.nonce) })
-    }
-
-    /// Says the end, unless it is under way: whoever closes again only waits again.
-    fn said_end(&self) -> Result<(), Error> {
-        let mut said = self.said.lock();
-        if said.is_none() {
-            *said = Some(self.end()?);
-        }
-        Ok(())
-    }
-
-    /// Whether the end that was said needs not be said again, now that nothing is under way.
-    fn is_heard(&self) -> bool {
-        let said = self.said.lock().take();
-        said.is_none_or(|end| self.is_told(end))
-    }
-
-    /// Whether the peer knows of the end, or can not be told; otherwise it has refused it.
-    fn is_told(&self, end: crate::vrp::Sending) -> bool {
-        match end.probe() {
-            Some(Err(Error::FrameFailed(Failure::Refused))) => {
-                self.unheard(end);
-                false
-            }
-            // Who is gone need not be told, and nobody that it was not.
-            Some(_) => {
-                drop(end.wait());
-                true
-            }
-            None => true,
-        }
-    }
-
     pub(crate) fn unreachable(&self) -> u64 {
         self.out.as_ref().map_or(0, |out| out.counters().unreachable_reports)
-    }
-
-    fn say_end(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        loop {
-            let before = self.unreachable();
-            self.said_end()?;
-            let flush = |until| self.out()?.flush_until(until);
-            farewell(deadline, flush, (before, || self.unreachable()), || self.look_for_break())?;
-            if self.is_heard() {
-                return Ok(());
-            }
-            if left(deadline).is_some_and(|left| left < REFUSED) {
-                // There may be room for it later.
-                return Err(Error::Timeout);
-            }
-            std::thread::sleep(REFUSED);
-        }
-    }
-
-    async fn say_end_async(&self) -> Result<(), Error> {
-        loop {
-            let before = self.unreachable();
-            self.said_end()?;
-            loop {
-                match within(Instant::now() + LOOK, self.out()?.flush_async()).await {
-                    Some(flushed) => break flushed?,
-                    None if self.unreachable() > before => break,
-                    None => self.look_for_break()?,
-                }
-            }
-            if self.is_heard() {
-                return Ok(());
-            }
-            within(Instant::now() + REFUSED, std::future::pending::<()>()).await;
-        }
     }
 
     /// The next message, or the end, if it is there.
@@ -576,7 +489,12 @@ impl Bounded for Vrp {
         if let Some(lifespan) = special.and_then(|special| special.lifespan).or(terms.lifespan) {
             frame = frame.give_up_after(lifespan.saturating_sub(waited));
         }
+        let is_foretold = terms.foretold == Some(len) && special.is_none();
+        let outline = is_foretold.then(|| frame.outline());
         let sent = out.send_if_room(frame);
+        if sent.is_ok() {
+            self.foretell(out, outline);
+        }
         drop(terms);
         sent.map(Sending::Vrp).map_err(|mut unsent| {
             // It may be losses that are in the way, and not only once they have been told of.

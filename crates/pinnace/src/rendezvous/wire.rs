@@ -289,7 +289,8 @@ pub(crate) struct Control {
     /// The connection's.
     pub(crate) nonce: u64,
     /// With OPEN the largest piece that its sender has buffers for, or of VRP after how many milliseconds a sender that has
-    /// nothing to send shows that it is there; with END the words of its sender that were lost; 0: it does not matter.
+    /// nothing to send shows that it is there; with END the words of its sender that were lost; of VRP with ALIVE a
+    /// frame's number that was announced and not used, plus one, and 65,536 more if it was refused; 0: it does not matter.
     pub(crate) piece: u32,
     /// The service, if it opens.
     pub(crate) service: String,

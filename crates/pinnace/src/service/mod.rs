@@ -383,6 +383,13 @@ impl Service {
         self.size.unwrap_or(TYPICAL.min(self.largest.unwrap_or(TYPICAL)))
     }
 
+    /// Bytes of every message, if they follow each other at a known rate, and at least one in a second: the next one can be
+    /// announced by the last.
+    pub(crate) fn foretold_bytes(&self) -> Option<u64> {
+        let is_soon = |size: &u64| self.rate.is_some_and(|rate| size.saturating_mul(8) <= rate);
+        self.size.filter(is_soon).filter(|_| self.pattern == Pattern::Messages)
+    }
+
     /// Whether it says anything of how long messages are.
     pub(crate) fn says_sizes(&self) -> bool {
         self.largest.is_some() || self.size.is_some()

@@ -6,10 +6,10 @@ use super::packets::{self, Capacity};
 use super::port::{self, OutgoingPort};
 use super::{Frame, Options, OutgoingCounters, Outline, Sending};
 use crate::{Error, Message, Unsent};
-use pinnace_core::{BufferId, ControllerKind};
+use pinnace_core::{BufferId, ControllerKind, Time};
 use pinnace_link::{Link, LinkCounters};
 use pinnace_runtime::{Call, WaitError};
-use pinnace_vrp::{FrameSpec, Terms, Vrp};
+use pinnace_vrp::{FrameSpec, Terms, Void, Vrp};
 use std::net::ToSocketAddrs;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -171,6 +171,20 @@ impl Sender {
     /// # Errors
     /// [`Error::FrameRefused`], as the send would.
     pub fn announce(&self, outline: &Outline) -> Result<(), Error> {
+        self.announce_by(outline, |outgoing, now, spec| outgoing.announce(now, spec))
+    }
+
+    /// The same, of the very next frame, where order counts as well: if it is another one, a number [is
+    /// void](Sender::take_void). Nothing happens while another one is announced.
+    pub(crate) fn announce_next(&self, outline: &Outline) -> Result<(), Error> {
+        self.announce_by(outline, |outgoing, now, spec| outgoing.announce_next(now, spec))
+    }
+
+    fn announce_by(
+        &self,
+        outline: &Outline,
+        announce: impl FnOnce(&mut pinnace_vrp::Outgoing, Time, FrameSpec) -> Result<(), pinnace_vrp::Refused>,
+    ) -> Result<(), Error> {
         let (sizes, path) = (&self.end.sizes, self.end.look_at_path());
         let Outline { size, terms, packet_bytes, window } = outline.clone();
         self.end.port.call(|Call { now, engine, .. }| {
@@ -178,8 +192,22 @@ impl Sender {
             let (packet_bytes, window) = choose(outgoing, sizes, &path, size, terms.as_ref(), (packet_bytes, window));
             let (packet_bytes, window) = (Some(packet_bytes), Some(window));
             let spec = FrameSpec { terms, packet_bytes, window, ..FrameSpec::new(BufferId::new(u32::MAX), size) };
-            outgoing.announce(now, spec).map_err(Error::FrameRefused)
+            announce(outgoing, now, spec).map_err(Error::FrameRefused)
         })?
+    }
+
+    /// A number that was announced, and with which no frame is sent; each is told once.
+    pub(crate) fn take_void(&self) -> Option<Void> {
+        self.change(|outgoing| outgoing.take_void()).flatten()
+    }
+
+    /// What was announced is not sent.
+    pub(crate) fn void_announced(&self) {
+        self.change(pinnace_vrp::Outgoing::void_announced);
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut pinnace_vrp::Outgoing) -> R) -> Option<R> {
+        self.end.port.call(|Call { engine, .. }| engine.as_outgoing().map(change)).ok().flatten()
     }
 
     /// Queues many frames in one call, for less time a frame than [`Sender::send`] takes. Each is queued or refused by
@@ -300,11 +328,7 @@ impl Sender {
 
     /// Gives up all that is under way. More can be sent.
     pub(crate) fn withdraw(&self) {
-        let _ = self.end.port.call(|Call { engine, .. }| {
-            if let Some(outgoing) = engine.as_outgoing() {
-                outgoing.withdraw();
-            }
-        });
+        self.change(pinnace_vrp::Outgoing::withdraw);
     }
 
     /// Ends the sender: what is under way fails, later sends are refused, and the receiver is told.

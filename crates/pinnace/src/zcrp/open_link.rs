@@ -21,7 +21,7 @@ use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 
 /// Candidates at most; another one takes the place of the oldest.
-const CANDIDATES: usize = 512;
+pub(super) const CANDIDATES: usize = 512;
 /// Bytes of a request to whoever comes late, at most: those of an engine's.
 const REQUEST_BYTES: usize = 512;
 /// Reads that are for nobody, before whoever drives looks after other things: a flood of them must not keep it here.
@@ -44,6 +44,13 @@ impl Candidate {
             Self { address: read.meta.source, wrote_to: read.meta.destination, allowance: Allowance::default() };
         candidate.credit(read);
         candidate
+    }
+
+    /// Whoever sent a datagram of so many bytes to the link that somebody else has now.
+    pub(super) fn strayed(from: SocketAddr, bytes: usize) -> Self {
+        let mut allowance = Allowance::default();
+        allowance.earn(1, bytes);
+        Self { address: Address::Inet(from), wrote_to: None, allowance }
     }
 
     fn credit(&mut self, read: &Received) {
@@ -170,7 +177,13 @@ impl OpenLink {
     fn settle(&mut self, peer: SocketAddr, others: VecDeque<Candidate>) -> bool {
         let succession = self.succession.as_mut();
         match succession.map_or(Followed::No, |succession| succession.is_known(&mut self.link, peer)) {
-            Followed::Yes(link, own) => {
+            Followed::Yes(link, own, strays) => {
+                let mut others = others;
+                for stray in strays {
+                    if others.len() < CANDIDATES && others.iter().all(|other| other.address != stray.address) {
+                        others.push_back(stray);
+                    }
+                }
                 self.own = Some(own);
                 self.before = Some(Before { link: *link, peer, others });
                 self.go_on();

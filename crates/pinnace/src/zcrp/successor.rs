@@ -6,8 +6,8 @@
 //!
 //! Always true: at any time one link at most hears those who are nobody's peer yet.
 
-use super::listener::{hears_everybody, is_of_this_host};
-use super::open_link::Candidate;
+use super::listener::{hears_everybody, is_idle, is_of_this_host};
+use super::open_link::{CANDIDATES, Candidate};
 use super::{Listener, Options};
 use crate::Error;
 use pinnace_link::UdpLink;
@@ -87,8 +87,9 @@ pub(super) struct Predecessor {
 
 /// What became of a link whose peer is known.
 pub(super) enum Followed {
-    /// It is the peer's own, and this is the one that hears everybody.
-    Yes(Box<UdpLink>, OwnLink),
+    /// It is the peer's own, and this is the one that hears everybody; and those who have introduced themselves to the first
+    /// meanwhile.
+    Yes(Box<UdpLink>, OwnLink, VecDeque<Candidate>),
     /// It still hears everybody: there is no descriptor for another one now.
     NotYet,
     /// It cannot be, or nobody wants it: the link is the peer's.
@@ -113,7 +114,16 @@ impl Predecessor {
         }
         self.reserve = None;
         match link.connect_beside(peer, &self.place.options.udp) {
-            Ok(own) => Followed::Yes(Box::new(std::mem::replace(link, own)), self.place.served.add(peer)),
+            Ok(mut own) => {
+                let mut strays = VecDeque::new();
+                own.take_strays(|from, bytes| {
+                    if is_idle(bytes) && !self.serves(from) && strays.len() < CANDIDATES {
+                        strays.push_back(Candidate::strayed(from, bytes.len()));
+                    }
+                });
+                let everybody = Box::new(std::mem::replace(link, own));
+                Followed::Yes(everybody, self.place.served.add(peer), strays)
+            }
             Err(error) if is_of_this_host(&error) => Followed::NotYet,
             Err(_) => Followed::No,
         }

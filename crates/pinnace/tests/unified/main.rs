@@ -1,6 +1,7 @@
 //! The one interface: the same test body over every method.
 #![allow(clippy::print_stdout)] // A test at random says its seed.
 
+mod announced;
 mod best_effort;
 mod body;
 mod choices;

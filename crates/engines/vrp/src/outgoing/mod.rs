@@ -7,6 +7,7 @@
 //!
 //! Always true: every frame that [`Outgoing::send`] took ends with one [`Event::Sent`].
 
+mod announced;
 mod answers;
 mod flights;
 mod frame;
@@ -17,6 +18,7 @@ mod timeouts;
 mod transmit;
 
 use crate::{Config, Event, Failure, FrameSpec, OutgoingCounters, Refused, Sent};
+pub use announced::Void;
 use core::time::Duration;
 use flights::{Flight, Flights};
 use frame::{OutFrame, State};
@@ -128,6 +130,10 @@ pub struct Outgoing {
     is_leaving: bool,
     timers: TimerWheel<(usize, u64)>,
     allowed: AllowedRate,
+    /// How many of the frames that have begun are only announced.
+    announcements: usize,
+    /// The announced number that no frame has come with, until somebody is told.
+    void: Option<Void>,
     /// Frames whose rate in force is to be told.
     rates: VecDeque<(usize, u64)>,
     /// Numbers of frames that have ended and not been closed.
@@ -237,6 +243,8 @@ impl Outgoing {
             is_leaving: false,
             timers: TimerWheel::new(now),
             allowed: AllowedRate::new(),
+            announcements: 0,
+            void: None,
             rates: VecDeque::new(),
             closes: VecDeque::new(),
             close_at: None,
@@ -283,63 +291,15 @@ impl Outgoing {
         let ticket = self.next_ticket;
         let mut frame = OutFrame::new(ticket, frame, &self.config)?;
         header::check(&self.config, &frame, self.carried.limit())?;
+        if self.config.in_order {
+            self.void_announced();
+        }
         self.next_ticket += 1;
         frame.timer = frame.give_up_at.map(|at| self.timers.insert(at, (NOT_BEGUN, ticket)));
         self.waiting.push_back(Box::new(frame));
         self.open(now);
         self.begin_waiting(now);
         Ok(ticket)
-    }
-
-    /// Says that a frame of this size, these terms, and this `P` and `W` will be sent soon: its header goes ahead, and the frame
-    /// that is sent then need not wait a round trip for the receiver's answer. The buffer and the deadlines of `frame` do not
-    /// count.
-    /// Only a hint: nothing happens if no such frame comes within two fifths of the life time-out, or if it is small.
-    ///
-    /// # Errors
-    /// [`Refused`], as the send would.
-    pub fn announce(&mut self, now: Time, frame: FrameSpec) -> Result<(), Refused> {
-        // Its number would come before those of frames that are sent before it.
-        let is_in_vain = self.config.in_order || self.path != Path::Open || frame.size <= SMALL;
-        if is_in_vain || self.frames_under_way() >= self.config.max_frames {
-            return Ok(());
-        }
-        let ticket = self.next_ticket;
-        let mut frame = OutFrame::new(ticket, FrameSpec { repeat_until: None, ..frame }, &self.config)?;
-        header::check(&self.config, &frame, self.carried.limit())?;
-        let Some(number) = self.take_number() else { return Ok(()) };
-        self.next_ticket += 1;
-        frame.is_announced = true;
-        frame.give_up_at = Some(now + self.config.life_timeout.saturating_mul(2) / 5);
-        self.begin(now, Box::new(frame), number);
-        Ok(())
-    }
-
-    /// Makes the frame of an announcement, if there is one that fits; returns its ticket.
-    fn fill_announced(&mut self, now: Time, spec: &FrameSpec) -> Option<u64> {
-        let terms = spec.terms.as_ref().unwrap_or(&self.config.terms);
-        // The contract is spoken in packets and windows of them: with others it would be another.
-        let packet_bytes = spec.packet_bytes.unwrap_or(self.config.packet_bytes);
-        let window = spec.window.unwrap_or(self.config.window);
-        let fits = |frame: &OutFrame| {
-            let has_window = spec.takes_any_window || frame.window == window;
-            let has_sizes = (u64::from(frame.size), frame.packet_bytes) == (spec.size, packet_bytes) && has_window;
-            frame.is_announced && has_sizes && frame.terms == *terms
-        };
-        let slot = self.slots.iter().position(|frame| frame.as_deref().is_some_and(fits))?;
-        let Self { slots, timers, config, .. } = self;
-        let frame = slots[slot].as_deref_mut()?;
-        frame.is_announced = false;
-        frame.buffer = spec.buffer;
-        (frame.repeat_until, frame.give_up_at) = (spec.repeat_until, spec.give_up_at);
-        frame.heard_at = now;
-        let ticket = frame.ticket;
-        if let Some(timer) = frame.timer {
-            timers.cancel(timer);
-        }
-        frame.timer = Some(timers.insert(frame.ends_at(config), (slot, ticket)));
-        self.make_ready(slot);
-        Some(ticket)
     }
 
     /// While held, what is new waits for fuller trains, unless nothing is under way: the application is still queueing.
@@ -580,6 +540,7 @@ impl Outgoing {
     fn report(&mut self, frame: &OutFrame, result: Result<Sent, Failure>) {
         if frame.is_announced {
             // Nobody has sent it.
+            self.on_announced_in_vain(frame.number, result.err());
             return;
         }
         match &result {

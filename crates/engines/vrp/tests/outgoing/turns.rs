@@ -4,7 +4,7 @@ use crate::data::accepted;
 use crate::half::{Half, config, data, is_header, ms, number};
 use core::time::Duration;
 use pinnace_core::{BufferId, Time};
-use pinnace_vrp::{Config, FrameSpec, Refused};
+use pinnace_vrp::{Config, FrameSpec, Refused, Void};
 use pinnace_wire::vrp::{FRAME_NUMBERS, Header, Tag};
 use std::collections::BTreeMap;
 
@@ -209,6 +209,63 @@ fn what_is_announced_takes_no_number_where_order_counts() {
     let mut half = Half::open(&Config { in_order: true, ..config() });
     half.call(|tx, now| tx.announce(now, FrameSpec::new(BufferId::new(0), 100_000))).unwrap();
     assert_eq!((half.take().len(), half.tx().frames_under_way()), (0, 0));
+}
+
+#[test]
+fn where_order_counts_the_next_frame_is_the_announced_one_or_its_number_is_void() {
+    let mut half = Half::open(&Config { in_order: true, ..config() });
+    let outline = || FrameSpec::new(BufferId::new(u32::MAX), 20_000);
+    let announce = |half: &mut Half| {
+        half.call(|tx, now| tx.announce_next(now, outline())).unwrap();
+        half.take_headers().first().map(|header| number(header))
+    };
+    let next = |number: u16| (number + 1) % FRAME_NUMBERS;
+    let first = announce(&mut half).unwrap();
+    half.say(first, &[Tag::FrameOk(first)]);
+    assert_eq!(announce(&mut half), None, "one at a time");
+    half.try_send(20_000, |_| ()).unwrap();
+    let left = half.take();
+    assert!(!left.is_empty() && left.iter().all(|datagram| number(datagram) == first));
+    assert_eq!(half.call(|tx, _| tx.take_void()), None);
+    // Another one is sent, small or large: it comes behind, and nobody waits for what is before it.
+    for (size, was_refused) in [(100, false), (20_001, true)] {
+        let void = announce(&mut half).unwrap();
+        if was_refused {
+            half.say(void, &[Tag::FrameRefused(void)]);
+        }
+        let (sent, _) = half.begin(size, |_| ());
+        assert_eq!(sent, next(void));
+        assert_eq!(announce(&mut half), None, "nobody has been told of the number that is void");
+        let told = half.call(|tx, _| [tx.take_void(), tx.take_void()]);
+        assert_eq!(told, [Some(Void { number: void, was_refused }), None]);
+    }
+    // One for which nobody sends anything, and one that is taken back.
+    let lapsed = announce(&mut half).unwrap();
+    half.say(lapsed, &[Tag::FrameOk(lapsed)]);
+    half.advance(ms(2200));
+    assert!(crate::half::closes(&half.take()).contains(&lapsed));
+    assert_eq!(half.call(|tx, _| tx.take_void()).map(|void| void.number), Some(lapsed));
+    let withdrawn = announce(&mut half).unwrap();
+    half.call(|tx, _| tx.void_announced());
+    assert_eq!(half.call(|tx, _| tx.take_void()).map(|void| void.number), Some(withdrawn));
+}
+
+#[test]
+fn without_order_one_frame_is_announced_at_a_time_and_no_number_is_void() {
+    let mut half = Half::open(&config());
+    let announce = |half: &mut Half, size| {
+        half.call(|tx, now| tx.announce_next(now, FrameSpec::new(BufferId::new(u32::MAX), size))).unwrap();
+        half.take_headers().first().map(|header| number(header))
+    };
+    let announced = announce(&mut half, 20_000).unwrap();
+    half.say(announced, &[Tag::FrameOk(announced)]);
+    half.begin(20_001, |_| ());
+    assert_eq!(announce(&mut half, 20_001), None);
+    half.try_send(20_000, |_| ()).unwrap();
+    assert!(half.take().iter().any(|datagram| number(datagram) == announced));
+    assert!(announce(&mut half, 20_001).is_some());
+    half.call(|tx, _| tx.void_announced());
+    assert_eq!(half.call(|tx, _| tx.take_void()), None);
 }
 
 #[test]

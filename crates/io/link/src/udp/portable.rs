@@ -104,6 +104,9 @@ impl PortableUdpLink {
         Err(io::Error::new(ErrorKind::Unsupported, "a port has one socket here"))
     }
 
+    /// What others have sent to a peer's own link: here there is none.
+    pub fn take_strays(&mut self, _each: impl FnMut(SocketAddr, &[u8])) {}
+
     /// Whether what is read next came from a peer that has a link of its own: here none has.
     pub fn next_is_from(&self, _peer: SocketAddr) -> bool {
         false

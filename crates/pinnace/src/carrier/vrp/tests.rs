@@ -73,3 +73,29 @@ fn what_is_read_ahead_has_a_bound_behind_a_gap_as_well() {
     let incoming = connection.take(None).unwrap();
     assert_eq!((incoming.again.len(), incoming.early.len(), receiver.waiting()), (0, MOST_AHEAD, 2 * MOST_AHEAD));
 }
+
+#[test]
+fn the_next_frame_is_announced_where_the_service_says_what_it_will_be() {
+    for (service, announces) in [
+        ("size=100kB rate=100mbit", true),
+        ("size=100kB rate=100mbit order=no loss=5%", true),
+        ("size=100kB", false),
+        ("rate=100mbit", false),
+        ("size=100kB rate=500kbit", false),
+        ("size=200kB rate=100mbit", false),
+    ] {
+        let receiver = Receiver::bind("127.0.0.1:0", &Options::default()).unwrap();
+        let service: Service = service.parse().unwrap();
+        let options = Options { in_order: service.order, ..Options::default() };
+        let sender = Sender::connect(receiver.local_addr(), &options).unwrap();
+        sender.open().unwrap();
+        let ways = Ways { to: None, out: Some(sender.clone()), back: None };
+        let connection = Vrp::new(ways, 7, &service, None, LONG);
+        for _ in 0..2 {
+            let sent = connection.send(Message::from_vec(vec![1; 100_000]), None, None).unwrap();
+            let Sending::Vrp(sent) = sent else { unreachable!("over VRP") };
+            sent.wait().unwrap();
+            assert_eq!(sender.frames_under_way(), usize::from(announces), "{service}");
+        }
+    }
+}

@@ -43,7 +43,7 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
     let refused = refused(&terms, packets, bytes, loss);
     // Whatever the contract allows, something behind a loss has to arrive for it to be seen: the last packet must.
     let rounds = cost::expected_rounds(1.0, loss, loss).max(cost::expected_rounds(packets, refused, loss));
-    let is_announced = service.rate.is_some() && service.size.is_some() && service.pattern == Pattern::Messages;
+    let is_announced = service.foretold_bytes().is_some();
     let waits = if packets <= EARLY || is_announced { 0.0 } else { 1.0 };
     let round_us = round_us(packets, &engine);
     let shipment = Shipment { payload, waits, rounds, round_us, ..shipment(service, path, &engine) };

@@ -1,0 +1,204 @@
+//! What a connection over VRP says itself: who this is, that it is here, numbers that nobody need wait for, and the end.
+//!
+//! Always true: no application is told of a word that was lost; the end says how many numbers before it are no messages, and
+//! were not told of before.
+
+use super::*;
+
+/// The peer has refused the frame of a void number, and counts it so.
+const WAS_REFUSED: u32 = 1 << 16;
+
+/// A number of a frame that was announced, and with which none was sent: told in the `piece` of a word, which otherwise is 0.
+fn piece_of(void: Void) -> u32 {
+    (u32::from(void.number) + 1) | if void.was_refused { WAS_REFUSED } else { 0 }
+}
+
+/// The void number that a word tells of.
+pub(super) fn void_of(piece: u32) -> Option<Void> {
+    let number = u16::try_from((piece % WAS_REFUSED).checked_sub(1)?).ok()?;
+    Some(Void { number, was_refused: piece & WAS_REFUSED != 0 })
+}
+
+/// Words about void numbers under way, while more frames are announced.
+const MOST_TOLD: usize = 16;
+
+/// The void numbers, and the words that tell the peer of them.
+#[derive(Debug, Default)]
+pub(super) struct Voids {
+    /// Nothing was ever announced: no number is void.
+    is_used: AtomicBool,
+    told: Lock<Vec<(u32, crate::vrp::Sending)>>,
+}
+
+impl Voids {
+    /// Nothing is under way any more, and nothing is announced from now on: numbers that the peer was not told of. Words
+    /// that tell of them and were refused are such numbers, too.
+    fn untold(&self, out: &Sender) -> u32 {
+        let mut untold = 0;
+        for (_, word) in self.told.lock().drain(..) {
+            let ended = word.probe();
+            untold += if matches!(ended, Some(Err(_))) { 2 } else { 0 };
+            if ended.is_some() {
+                drop(word.wait());
+            }
+        }
+        out.void_announced();
+        untold + u32::from(out.take_void().is_some())
+    }
+}
+
+impl Vrp {
+    /// Sends a word of the connection's own.
+    pub(crate) fn open(&self, control: &Control) -> Result<crate::vrp::Sending, Error> {
+        let frame = Frame::new(Message::from_vec(control.encode())).with_contract(Contract::reliable());
+        self.out()?.send(frame).map_err(|unsent| unsent.error)
+    }
+
+    /// Answers an OPEN with one of its own, until it is known there. Who has gone meanwhile need not know it: what it has sent
+    /// has been acknowledged, and is received.
+    pub(crate) async fn answer(&self, control: &Control) -> Result<(), Error> {
+        let before = self.unreachable();
+        let mut answer = std::pin::pin!(self.open(control)?);
+        loop {
+            match within(Instant::now() + LOOK, &mut answer).await.map(|sent| sent.map_err(|unsent| unsent.error)) {
+                Some(Ok(_) | Err(Error::FrameFailed(Failure::PeerGone))) => return Ok(()),
+                Some(Err(error)) => return Err(error),
+                None if self.unreachable() > before => return Ok(()),
+                None => {}
+            }
+        }
+    }
+
+    /// A frame was sent, and the next one will be like this, if something is said: then its header goes ahead.
+    pub(super) fn foretell(&self, out: &Sender, next: Option<Outline>) {
+        if next.is_some() {
+            self.voids.is_used.store(true, Ordering::Relaxed);
+        }
+        if !self.voids.is_used.load(Ordering::Relaxed) {
+            return;
+        }
+        let under_way = self.tell_voids(out);
+        if let Some(outline) = next
+            && under_way < MOST_TOLD
+        {
+            // Only a hint: what cannot be announced is sent all the same.
+            let _ = out.announce_next(&outline);
+        }
+    }
+
+    /// Tells the peer of numbers that it need not wait for, until it knows. Returns how many words about them are under way.
+    fn tell_voids(&self, out: &Sender) -> usize {
+        let mut told = self.voids.told.lock();
+        let mut pieces: Vec<u32> = out.take_void().map(piece_of).into_iter().collect();
+        for (piece, word) in std::mem::take(&mut *told) {
+            match word.probe() {
+                None => told.push((piece, word)),
+                Some(Err(Error::FrameFailed(Failure::Refused))) => {
+                    self.unheard(word);
+                    pieces.push(piece);
+                }
+                Some(_) => drop(word.wait()),
+            }
+        }
+        let tell =
+            |piece| self.open(&Control { piece, ..Control::new(Kind::Alive, self.nonce) }).map(|word| (piece, word));
+        // Whoever closes meanwhile says how many were not told of.
+        told.extend(pieces.into_iter().flat_map(tell));
+        told.len()
+    }
+
+    /// A word of the connection's own was lost, of which the application need not know; but its number is missing.
+    pub(super) fn unheard(&self, word: crate::vrp::Sending) {
+        drop(word.wait());
+        self.unheard.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says that this is the end. The peer may refuse it with all that was before: then it has to be said again.
+    fn end(&self) -> Result<crate::vrp::Sending, Error> {
+        let untold = self.voids.untold(self.out()?);
+        let piece = self.unheard.fetch_add(untold, Ordering::Relaxed) + untold;
+        self.open(&Control { piece, ..Control::new(Kind::End, self.nonce) })
+    }
+
+    /// Says the end, unless it is under way: whoever closes again only waits again.
+    fn said_end(&self) -> Result<(), Error> {
+        let mut said = self.said.lock();
+        if said.is_none() {
+            *said = Some(self.end()?);
+        }
+        Ok(())
+    }
+
+    /// Whether the end that was said needs not be said again, now that nothing is under way.
+    fn is_heard(&self) -> bool {
+        let said = self.said.lock().take();
+        said.is_none_or(|end| self.is_told(end))
+    }
+
+    /// Whether the peer knows of the end, or can not be told; otherwise it has refused it.
+    fn is_told(&self, end: crate::vrp::Sending) -> bool {
+        match end.probe() {
+            Some(Err(Error::FrameFailed(Failure::Refused))) => {
+                self.unheard(end);
+                false
+            }
+            // Who is gone need not be told, and nobody that it was not.
+            Some(_) => {
+                drop(end.wait());
+                true
+            }
+            None => true,
+        }
+    }
+
+    pub(super) fn say_end(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        loop {
+            let before = self.unreachable();
+            self.said_end()?;
+            let flush = |until| self.out()?.flush_until(until);
+            farewell(deadline, flush, (before, || self.unreachable()), || self.look_for_break())?;
+            if self.is_heard() {
+                return Ok(());
+            }
+            if left(deadline).is_some_and(|left| left < REFUSED) {
+                // There may be room for it later.
+                return Err(Error::Timeout);
+            }
+            std::thread::sleep(REFUSED);
+        }
+    }
+
+    pub(super) async fn say_end_async(&self) -> Result<(), Error> {
+        loop {
+            let before = self.unreachable();
+            self.said_end()?;
+            loop {
+                match within(Instant::now() + LOOK, self.out()?.flush_async()).await {
+                    Some(flushed) => break flushed?,
+                    None if self.unreachable() > before => break,
+                    None => self.look_for_break()?,
+                }
+            }
+            if self.is_heard() {
+                return Ok(());
+            }
+            within(Instant::now() + REFUSED, std::future::pending::<()>()).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_told_as_it_is() {
+        for number in [0, 1, 4711, 0x7fff] {
+            for was_refused in [false, true] {
+                let void = Void { number, was_refused };
+                assert_eq!(void_of(piece_of(void)), Some(void));
+            }
+        }
+        assert_eq!(void_of(0), None, "only that somebody is here");
+    }
+}

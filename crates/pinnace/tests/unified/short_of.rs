@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 const SHORT: &str = "PINNACE_TEST_SHORT";
 /// What it has beyond that which it uses when somebody has come.
 const SPARE_BYTES: u64 = 48 << 20;
+/// Looks in a row that find the same, before that is what it uses: whoever closes may not have a processor for a while.
+const CALM: u32 = 6;
 /// A message for which that is too little.
 const LARGE: usize = 200 << 20;
 
@@ -60,12 +62,10 @@ fn listens() {
     if let Some(spare) = short_of.strip_prefix("descriptors ") {
         // What was opened only to see what the kernel can do is closed soon.
         let count = || std::fs::read_dir("/proc/self/fd").unwrap().count() as u64 - 1;
-        let mut used = count();
-        loop {
+        let (mut used, mut looks) = (count(), 0);
+        while looks < CALM {
             std::thread::sleep(Duration::from_millis(50));
-            if used == std::mem::replace(&mut used, count()) {
-                break;
-            }
+            looks = if used == std::mem::replace(&mut used, count()) { looks + 1 } else { 0 };
         }
         limit(Resource::Nofile, used + spare.parse::<u64>().unwrap());
     }

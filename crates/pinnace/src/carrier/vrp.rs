@@ -574,6 +574,9 @@ impl Carry for Vrp {
     fn set_service(&self, service: &Service) -> Result<(), String> {
         let mut terms = self.terms();
         *terms = Terms { is_over: terms.is_over, ..Terms::of(service) };
+        if let Some(out) = &self.out {
+            out.set_rate(service.limit());
+        }
         Ok(())
     }
 

@@ -187,8 +187,7 @@ impl EndpointOptions {
             keep_alive: (!is_duplex(service) && self.worker).then(|| SIGN_OF_LIFE.min(self.peer_timeout / 4)),
             life_timeout: self.peer_timeout,
             congestion: self.congestion,
-            // Without a burst it is what the application sends by itself.
-            rate: service.burst.and(service.rate).map(|bits| (bits / 8).max(1)),
+            rate: service.limit(),
             idle: self.idle,
             worker: self.worker,
             udp: self.udp.clone(),

@@ -383,6 +383,11 @@ impl Service {
         self.size.unwrap_or(TYPICAL.min(self.largest.unwrap_or(TYPICAL)))
     }
 
+    /// Bytes a second that are not exceeded. Without a burst the rate is what the application sends by itself.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        self.burst.and(self.rate).map(|bits| (bits / 8).max(1))
+    }
+
     /// Bytes of every message, if they follow each other at a known rate, and at least one in a second: the next one can be
     /// announced by the last.
     pub(crate) fn foretold_bytes(&self) -> Option<u64> {

@@ -42,7 +42,6 @@ struct Sizes {
     /// The default contract.
     terms: Terms,
     congestion: ControllerKind,
-    rate: Option<u64>,
 }
 
 /// What was known of the path when somebody looked last.
@@ -91,7 +90,6 @@ impl Sender {
             window: options.window,
             terms: config.terms.clone(),
             congestion: config.congestion,
-            rate: options.rate,
         };
         let known = Mutex::new(Known::of(&*link));
         let port = port::send_over(link, config, options)?;
@@ -194,6 +192,21 @@ impl Sender {
             let spec = FrameSpec { terms, packet_bytes, window, ..FrameSpec::new(BufferId::new(u32::MAX), size) };
             announce(outgoing, now, spec).map_err(Error::FrameRefused)
         })?
+    }
+
+    /// As [`Options::rate`], for what is sent from now on.
+    pub(crate) fn set_rate(&self, rate: Option<u64>) {
+        let _ = self.end.port.call(|Call { now, engine, .. }| {
+            if let Some(outgoing) = engine.as_outgoing() {
+                outgoing.set_rate(now, rate);
+            }
+        });
+    }
+
+    /// The rate that it is held to.
+    #[cfg(test)]
+    pub(crate) fn rate(&self) -> Option<u64> {
+        self.look(|outgoing| outgoing.rate()).flatten()
     }
 
     /// A number that was announced, and with which no frame is sent; each is told once.
@@ -386,7 +399,7 @@ fn choose(
     let packet_bytes = said.0.or(sizes.packet_bytes).unwrap_or_else(choose_packet);
     let choose_window = || {
         let (in_flight, rate) = outgoing.congestion();
-        let rate = match (rate, sizes.rate) {
+        let rate = match (rate, outgoing.rate()) {
             (Some(found), Some(cap)) => Some(found.min(cap)),
             (found, cap) => found.or(cap),
         };

@@ -302,6 +302,17 @@ impl Outgoing {
         Ok(ticket)
     }
 
+    /// The most bytes a second that leave, headers of UDP and IP not counted ([`Config::rate`]).
+    pub fn rate(&self) -> Option<u64> {
+        self.config.rate
+    }
+
+    /// Sets it anew, for what leaves from now on.
+    pub fn set_rate(&mut self, now: Time, rate: Option<u64>) {
+        self.config.rate = rate;
+        self.set_pace(now);
+    }
+
     /// While held, what is new waits for fuller trains, unless nothing is under way: the application is still queueing.
     pub(crate) fn hold(&mut self, held: bool) {
         self.is_held = held;

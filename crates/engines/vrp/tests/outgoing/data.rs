@@ -276,6 +276,24 @@ fn a_late_packet_is_sent_again() {
 }
 
 #[test]
+fn a_rate_that_is_set_anew_holds_for_what_leaves_then() {
+    let mut half = Half::open(&Config { rate: Some(10_000), burst: 200, ..config() });
+    let frame = accepted(&mut half, 1000, 1000);
+    let left_in = |half: &mut Half, time| {
+        half.take();
+        half.advance(time);
+        half.take_packets().len()
+    };
+    // Packets of a hundred bytes, and their headers.
+    let slow = left_in(&mut half, ms(1000));
+    assert!((80..=100).contains(&slow), "{slow} of frame {frame}");
+    half.call(|tx, now| tx.set_rate(now, Some(50_000)));
+    assert_eq!(half.tx().rate(), Some(50_000));
+    let fast = left_in(&mut half, ms(1000));
+    assert!((4 * slow..=6 * slow).contains(&fast), "{slow} and {fast}");
+}
+
+#[test]
 fn packets_lost_together_are_repeated_together() {
     //= V-S5 test
     let mut half = Half::open(&Config { rate: Some(100_000), burst: 200, ..config() });

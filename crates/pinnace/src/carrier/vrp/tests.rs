@@ -99,3 +99,15 @@ fn the_next_frame_is_announced_where_the_service_says_what_it_will_be() {
         }
     }
 }
+
+#[test]
+fn a_service_that_is_changed_changes_the_rate() {
+    let receiver = Receiver::bind("127.0.0.1:0", &Options::default()).unwrap();
+    let sender = Sender::connect(receiver.local_addr(), &Options::default()).unwrap();
+    let ways = Ways { to: None, out: Some(sender.clone()), back: None };
+    let connection = Vrp::new(ways, 7, &Service::new(), None, LONG);
+    for (service, rate) in [("rate=8mbit burst=100KiB", Some(1_000_000)), ("rate=8mbit", None), ("", None)] {
+        connection.set_service(&service.parse().unwrap()).unwrap();
+        assert_eq!(sender.rate(), rate, "{service}");
+    }
+}

@@ -73,6 +73,48 @@ except ConnectionError:
 }
 
 #[test]
+fn last_words_arrive_although_the_peer_goes_on_speaking() {
+    // What it has not read makes a reset of its end, as with TCP: but what it wrote before has left by then.
+    let server = "
+s = listening()
+for number in range(200):
+    c, _ = s.accept()
+    c.recv(10)
+    time.sleep(0.002)
+    c.send(b'these are the last words')
+    c.close()
+";
+    let asks = "
+import threading
+def speak(s):
+    try:
+        while True:
+            s.send(b'x' * 10)
+            time.sleep(0.0002)
+    except OSError:
+        pass
+heard = 0
+for number in range(200):
+    s = connected()
+    s.settimeout(10)
+    speaking = threading.Thread(target=speak, args=[s])
+    speaking.start()
+    got = b''
+    try:
+        while part := s.recv(100):
+            got += part
+    except ConnectionError:
+        pass
+    heard += got == b'these are the last words'
+    speaking.join()
+    s.close()
+print(heard)
+";
+    let Some(ran) = run(7958, server, asks) else { return };
+    assert_eq!(ran.out, "200\n", "{}", ran.said);
+}
+
+#[test]
 fn what_is_behind_an_urgent_byte_does_not_wait_for_more() {
     let server = "
 s = listening()

@@ -27,6 +27,11 @@ const LOOKS: usize = 4;
 /// is busy. Who only reads no more is told apart by it.
 const MOMENT: Duration = Duration::from_millis(100);
 
+/// What an application wrote before it closed has so long to arrive, if the peer goes on speaking.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How often is looked whether it has.
+const GLANCE: Duration = Duration::from_millis(10);
+
 /// What is known of the application's reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hearing {
@@ -36,6 +41,9 @@ enum Hearing {
     /// It has shut down its reading, and may write as long as it has not closed. As with TCP the peer is not told that nobody
     /// reads what it says.
     Deaf,
+    /// It has closed while the peer has more to say, or did not read all of it: that ends in a reset, but not before what it
+    /// wrote has arrived, if that is soon.
+    Closed(Instant),
 }
 
 /// See the [module](self).
@@ -57,6 +65,8 @@ pub(super) struct Carried {
     is_ending: bool,
     has_closed: bool,
     hearing: Hearing,
+    /// When it is looked again whether what was written has arrived.
+    glance: Option<Instant>,
     /// There may be more, and it is to have another turn for that.
     is_next: bool,
     /// What was read is about to be sent.
@@ -124,6 +134,7 @@ impl Carried {
             is_ending: false,
             has_closed: false,
             hearing: Hearing::Hears,
+            glance: None,
             is_next: false,
             is_pending: false,
             unsent: Vec::new(),
@@ -197,11 +208,35 @@ impl Carried {
             return Turn::Over;
         }
         self.is_pending = read > 0;
-        let until = if let Hearing::InDoubt(until) = self.hearing { Some(until) } else { None };
+        let until = match self.hearing {
+            Hearing::InDoubt(until) => Some(until).filter(|_| self.hearing != before),
+            Hearing::Closed(until) => {
+                let now = Instant::now();
+                if read == 0 && (now >= until || self.has_arrived()) {
+                    self.fail(Side::Application);
+                    return Turn::Over;
+                }
+                let is_due = self.glance.is_none_or(|glance| glance <= now);
+                is_due.then(|| *self.glance.insert(until.min(now + GLANCE)))
+            }
+            Hearing::Hears | Hearing::Deaf => None,
+        };
         let has_more = has_more || (read > 0 && self.may_read);
         let is_next = has_more && !self.is_next;
         self.is_next |= has_more;
-        Turn::Goes { read, is_next, until: until.filter(|_| self.hearing != before) }
+        Turn::Goes { read, is_next, until }
+    }
+
+    /// Whether all that the application wrote has arrived, or cannot.
+    fn has_arrived(&self) -> bool {
+        self.is_sent && self.unsent.is_empty() && self.stream.try_flush().is_some()
+    }
+
+    /// The application has closed, and the peer has not.
+    fn close(&mut self) {
+        if !matches!(self.hearing, Hearing::Closed(_)) {
+            self.hearing = Hearing::Closed(Instant::now() + LAST_WORDS);
+        }
     }
 
     /// So many of the bytes that were read have been sent.
@@ -272,7 +307,11 @@ impl Carried {
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => (self.may_read, self.is_marked) = (false, false),
-                Err(_) => return Err(Side::Application),
+                Err(_) => {
+                    self.is_sent = true;
+                    self.close();
+                    return Ok(0);
+                }
             }
         }
         Ok(0)
@@ -297,18 +336,18 @@ impl Carried {
     fn deliver(&mut self) -> Result<bool, Side> {
         if let Hearing::InDoubt(until) = self.hearing {
             if self.has_closed {
-                return Err(Side::Application);
-            }
-            if Instant::now() < until {
+                self.close();
+            } else if Instant::now() < until {
                 return Ok(false);
+            } else {
+                self.hearing = Hearing::Deaf;
             }
-            self.hearing = Hearing::Deaf;
         }
         for _ in 0..LOOKS {
             if self.is_delivered || !self.may_write {
                 return Ok(false);
             }
-            let (own, is_deaf) = (&self.own, self.hearing == Hearing::Deaf);
+            let (own, is_deaf) = (&self.own, matches!(self.hearing, Hearing::Deaf | Hearing::Closed(_)));
             let (mut failed, mut offered) = (None, 0);
             let shown = self.stream.try_show(|parts| {
                 offered = parts.iter().map(|part| part.len()).sum();
@@ -326,9 +365,12 @@ impl Carried {
                     self.hearing = Hearing::InDoubt(Instant::now() + MOMENT);
                     return Ok(false);
                 }
-                (_, Some(_)) => return Err(Side::Application),
+                (_, Some(_)) => self.close(),
                 // One that has closed in the end is told apart from one that only reads no more.
-                (Some(Shown::Used(1..)), _) if is_deaf && self.has_closed => return Err(Side::Application),
+                (Some(Shown::Used(1..)), _) if is_deaf && self.has_closed => {
+                    self.was_heard = true;
+                    self.close();
+                }
                 (None, _) => return Ok(false),
                 (Some(Shown::End), _) => {
                     mark(&self.own, End::Whole);

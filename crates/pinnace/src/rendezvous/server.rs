@@ -309,7 +309,12 @@ impl Serving {
             .parse()
             .map_err(|error| (Status::Unknown, format!("the service is not understood: {error}")))?;
         let longest = self.options.longest_message;
-        let method = decide(&service, &hello.methods, &limits, longest, |method| self.has(method, hello))?;
+        let mut method = decide(&service, &hello.methods, &limits, longest, |method| self.has(method, hello))?;
+        if method == Method::SharedMemory && self.register().is_err() {
+            // The daemon has no room for another listener, or is another user's: what the network has is left.
+            let others = |method| method != Method::SharedMemory && self.has(method, hello);
+            method = decide(&service, &hello.methods, &limits, longest, others)?;
+        }
         let has_own_socket = matches!(method, Method::Zcrp | Method::Vrp | Method::A1);
         let (unproven, of_host) = self.count(asked.from);
         let share = (self.options.backlog / 4).max(LEAST_SHARE);

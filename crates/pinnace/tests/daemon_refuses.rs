@@ -25,8 +25,7 @@ fn a_listener_that_the_daemon_refuses_is_reached_over_the_network() {
         let endpoint = Endpoint::bind_with("127.0.0.1:0", &EndpointOptions::default()).unwrap();
         let listener = endpoint.listen(&"direction=duplex".parse().unwrap()).unwrap();
         let client = Endpoint::client_with(&EndpointOptions::default());
-        let client =
-            client.connect(&listener.local_addr().to_string(), &"direction=duplex".parse().unwrap()).unwrap();
+        let client = client.connect(&listener.local_addr().to_string(), &"direction=duplex".parse().unwrap()).unwrap();
         let server = listener.accept_timeout(LONG).unwrap().expect("somebody has come");
         assert_eq!(client.method() == Method::SharedMemory, by_memory, "{}", client.method());
         client.send(b"ahoy".to_vec()).unwrap().wait().unwrap();

@@ -6,6 +6,8 @@ use pinnace::qmp::{
     settle,
 };
 use std::io::{self, ErrorKind, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -52,6 +54,42 @@ fn bytes_go_both_ways_and_streams_end() {
     server.write_all(b"all of it").unwrap();
     drop(server);
     assert_eq!(writing.join().unwrap(), b"all of it");
+}
+
+#[test]
+fn who_asks_how_a_stream_stands_and_who_reads_it_do_not_wait_for_each_other() {
+    const BYTES: usize = 200_000;
+    let (mut client, mut server) = pair();
+    let (done, ended) = mpsc::channel();
+    let sending = thread::spawn(move || {
+        client.write_all(&pattern(BYTES, 3)).unwrap();
+        client
+    });
+    thread::spawn(move || {
+        let (reads, stream) = (AtomicBool::new(true), &server);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while reads.load(Ordering::Relaxed) {
+                    let standing = stream.standing();
+                    assert!(standing.failure.is_none() && standing.state == State::Active && standing.is_writable);
+                }
+            });
+            // A byte each: each takes both locks.
+            for expected in pattern(BYTES, 3) {
+                let mut byte = [0];
+                assert_eq!((stream.read(&mut byte).unwrap(), byte[0]), (1, expected));
+            }
+            reads.store(false, Ordering::Relaxed);
+        });
+        let standing = server.standing();
+        assert_eq!((standing.readable_bytes, standing.is_at_end), (0, false));
+        server.write_all(b"ahoy").unwrap();
+        done.send(()).unwrap();
+    });
+    ended.recv_timeout(Duration::from_secs(60)).expect("both go on");
+    let client = sending.join().unwrap();
+    assert_eq!(client.standing().readable_bytes, 4);
+    drop(client);
 }
 
 #[test]

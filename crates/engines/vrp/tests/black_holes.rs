@@ -159,6 +159,27 @@ fn a_frame_of_which_nothing_arrives_any_more_begins_anew() {
 
 //= V-S11 test
 #[test]
+fn so_does_one_that_was_announced_or_it_says_why() {
+    for (in_order, expected) in [(false, Ok(1_194)), (true, Err(Failure::Swallowed))] {
+        let config = Config { in_order, ..Config::default() };
+        let mut pair = Pair::with("delay=20ms,mtu-change=1280@1s,icmp=no", 1, config);
+        pair.send(300);
+        pair.ends(1);
+        pair.world.run_until(Time::ZERO + Duration::from_millis(900), |_| false);
+        let now = pair.world.now();
+        let outline = FrameSpec::new(BufferId::new(u32::MAX), 100_000);
+        pair.world
+            .call(pair.sender, |engine| engine.as_outgoing().expect("a sender").announce_next(now, outline))
+            .expect("room");
+        pair.world.run_until(Time::ZERO + Duration::from_secs(2), |_| false);
+        pair.send(100_000);
+        assert_eq!(pair.outgoing().frames_under_way(), 1, "it is the announced one");
+        assert_eq!(pair.ends(2)[1].1, expected);
+    }
+}
+
+//= V-S11 test
+#[test]
 fn what_cannot_be_sent_in_smaller_packets_says_why() {
     // Packets of a size that was asked for, from the beginning and later; a frame of which some has arrived; one whose number
     // tells its place.

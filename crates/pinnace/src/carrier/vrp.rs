@@ -57,6 +57,11 @@ pub(crate) struct Vrp {
     /// The end, once it was said, and as long as nobody knows whether the peer has heard it.
     said: Lock<Option<crate::vrp::Sending>>,
     voids: words::Voids,
+    /// What is announced is not forgotten before the next message comes.
+    has_time_for_the_next: bool,
+    /// Messages wait for those before them only as long as the service says: what is lost of a word comes too late then, and
+    /// some are said twice.
+    is_short_of_time: bool,
     terms: Lock<Terms>,
     incoming: Turn<Incoming>,
     /// The peer has not shown that it is there for too long.
@@ -144,6 +149,8 @@ impl Vrp {
             unheard: AtomicU32::new(0),
             said: Lock::default(),
             voids: words::Voids::default(),
+            has_time_for_the_next: timeout >= words::LEAST_LIFE,
+            is_short_of_time: service.lifespan.or(service.deadline).is_some(),
             terms,
             incoming,
             has_fallen_silent: AtomicBool::new(false),
@@ -231,7 +238,8 @@ impl Vrp {
                 Kind::Abort => (incoming.end, incoming.is_broken_off) = (Some(number), true),
                 Kind::Alive if let Some(void) = words::void_of(control.piece) => {
                     incoming.on_word(incoming.unwrap_number(void.number));
-                    incoming.refused += u64::from(void.was_refused);
+                    let refused = self.back.as_ref().map_or(0, |back| back.refused(frame.source()));
+                    incoming.refused = (incoming.refused + u64::from(void.was_refused)).min(refused);
                 }
                 Kind::Open | Kind::Alive => {}
             }
@@ -562,12 +570,14 @@ impl Carry for Vrp {
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
         let Some(out) = &self.out else { return Ok(()) };
         self.flush_out(out, deadline)?;
+        self.settle_voids(out);
         self.arrived()
     }
 
     async fn flush_async(&self) -> Result<(), Error> {
         let Some(out) = &self.out else { return Ok(()) };
         self.flush_out_async(out).await?;
+        self.settle_voids(out);
         self.arrived()
     }
 

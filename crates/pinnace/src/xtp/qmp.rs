@@ -233,8 +233,9 @@ impl Connection {
 
     /// All that poll() tells of, at one moment: an association ends while somebody looks, and half of an end is none.
     pub(crate) fn qmp_standing(&self) -> qmp::Standing {
-        let partial = self.partial();
         self.end.port.inspect(|engine, _, state| {
+            // Held in here only, as by whoever reads.
+            let partial = self.partial();
             let outcome = state.association(self.place).map(|association| association.closed);
             let is_over = outcome != Some(None);
             let readable = engine.readable(self.id);

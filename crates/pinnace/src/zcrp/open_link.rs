@@ -46,11 +46,11 @@ impl Candidate {
         candidate
     }
 
-    /// Whoever sent a datagram of so many bytes to the link that somebody else has now.
-    pub(super) fn strayed(from: SocketAddr, bytes: usize) -> Self {
+    /// Whoever sent a datagram of so many bytes to the link that somebody else has now, at this address of ours.
+    pub(super) fn strayed(from: SocketAddr, wrote_to: Option<SocketAddr>, bytes: usize) -> Self {
         let mut allowance = Allowance::default();
         allowance.earn(1, bytes);
-        Self { address: Address::Inet(from), wrote_to: None, allowance }
+        Self { address: Address::Inet(from), wrote_to: wrote_to.map(Address::Inet), allowance }
     }
 
     fn credit(&mut self, read: &Received) {

@@ -10,6 +10,7 @@ use super::listener::{hears_everybody, is_idle, is_of_this_host};
 use super::open_link::{CANDIDATES, Candidate};
 use super::{Listener, Options};
 use crate::Error;
+use pinnace_core::Address;
 use pinnace_link::UdpLink;
 use std::collections::VecDeque;
 use std::fmt;
@@ -115,10 +116,12 @@ impl Predecessor {
         self.reserve = None;
         match link.connect_beside(peer, &self.place.options.udp) {
             Ok(mut own) => {
-                let mut strays = VecDeque::new();
+                let mut strays: VecDeque<Candidate> = VecDeque::new();
+                let at = own.local_address();
                 own.take_strays(|from, bytes| {
-                    if is_idle(bytes) && !self.serves(from) && strays.len() < CANDIDATES {
-                        strays.push_back(Candidate::strayed(from, bytes.len()));
+                    let is_new = strays.iter().all(|stray| stray.address != Address::Inet(from));
+                    if is_idle(bytes) && is_new && !self.serves(from) && strays.len() < CANDIDATES {
+                        strays.push_back(Candidate::strayed(from, at, bytes.len()));
                     }
                 });
                 let everybody = Box::new(std::mem::replace(link, own));

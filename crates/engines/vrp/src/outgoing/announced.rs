@@ -3,7 +3,7 @@
 //! Always true: an announcement is only a hint, and no send ends with one. Where order counts there is at most one, behind
 //! all that was sent; what is sent next is its frame, or else its number is void.
 
-use super::{OutFrame, Outgoing, Path, SMALL, header};
+use super::{OutFrame, Outgoing, Path, SMALL, State, header};
 use crate::event::{Failure, Refused};
 use crate::terms::FrameSpec;
 use pinnace_core::Time;
@@ -13,7 +13,7 @@ use pinnace_core::Time;
 pub struct Void {
     /// The number.
     pub number: u16,
-    /// The receiver had refused the frame, and counts it so.
+    /// The receiver has refused the frame, and counts it so; or it may have: it has not answered.
     pub was_refused: bool,
 }
 
@@ -53,10 +53,11 @@ impl Outgoing {
         }
     }
 
-    pub(super) fn on_announced_in_vain(&mut self, number: u16, failure: Option<Failure>) {
+    pub(super) fn on_announced_in_vain(&mut self, frame: &OutFrame, failure: Option<Failure>) {
         self.announcements -= 1;
         if self.config.in_order {
-            self.void = Some(Void { number, was_refused: failure == Some(Failure::Refused) });
+            let was_refused = failure == Some(Failure::Refused) || frame.state == State::Announced;
+            self.void = Some(Void { number: frame.number, was_refused });
         }
     }
 
@@ -104,12 +105,13 @@ impl Outgoing {
         *announcements -= 1;
         frame.buffer = spec.buffer;
         (frame.repeat_until, frame.give_up_at) = (spec.repeat_until, spec.give_up_at);
+        (frame.takes_smaller_packets, frame.takes_any_window) = (spec.takes_smaller_packets, spec.takes_any_window);
         frame.heard_at = now;
         let ticket = frame.ticket;
         if let Some(timer) = frame.timer {
             timers.cancel(timer);
         }
-        frame.timer = Some(timers.insert(frame.ends_at(config), (slot, ticket)));
+        frame.timer = Some(timers.insert(frame.looks_at(now, config), (slot, ticket)));
         self.make_ready(slot);
         Some(ticket)
     }

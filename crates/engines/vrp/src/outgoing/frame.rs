@@ -60,7 +60,7 @@ pub(super) struct OutFrame {
     pub(super) contract: LossContract,
     /// `P` may be less than that.
     pub(super) takes_smaller_packets: bool,
-    takes_any_window: bool,
+    pub(super) takes_any_window: bool,
     pub(super) repeat_until: Option<Time>,
     pub(super) give_up_at: Option<Time>,
     /// The datagram of the header, up to its inline data if it has any. Every repetition is the same.

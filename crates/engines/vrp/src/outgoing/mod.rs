@@ -551,7 +551,7 @@ impl Outgoing {
     fn report(&mut self, frame: &OutFrame, result: Result<Sent, Failure>) {
         if frame.is_announced {
             // Nobody has sent it.
-            self.on_announced_in_vain(frame.number, result.err());
+            self.on_announced_in_vain(frame, result.err());
             return;
         }
         match &result {

@@ -19,6 +19,11 @@ pub(super) fn void_of(piece: u32) -> Option<Void> {
     Some(Void { number, was_refused: piece & WAS_REFUSED != 0 })
 }
 
+/// The shortest life of a frame in two fifths of which, for which an announcement holds, two messages follow each other at the
+/// slowest rate that [`Service::foretold_bytes`] allows.
+pub(super) const LEAST_LIFE: Duration = Duration::from_secs(5);
+/// In the place of what a word tells: it says the same as the one before.
+const COPY: u32 = 0;
 /// Words about void numbers under way, while more frames are announced.
 const MOST_TOLD: usize = 16;
 
@@ -35,9 +40,11 @@ impl Voids {
     /// that tell of them and were refused are such numbers, too.
     fn untold(&self, out: &Sender) -> u32 {
         let mut untold = 0;
-        for (_, word) in self.told.lock().drain(..) {
+        for (piece, word) in self.told.lock().drain(..) {
             let ended = word.probe();
-            untold += if matches!(ended, Some(Err(_))) { 2 } else { 0 };
+            if matches!(ended, Some(Err(_))) {
+                untold += 1 + u32::from(piece != COPY);
+            }
             if ended.is_some() {
                 drop(word.wait());
             }
@@ -71,6 +78,7 @@ impl Vrp {
 
     /// A frame was sent, and the next one will be like this, if something is said: then its header goes ahead.
     pub(super) fn foretell(&self, out: &Sender, next: Option<Outline>) {
+        let next = next.filter(|_| self.has_time_for_the_next);
         if next.is_some() {
             self.voids.is_used.store(true, Ordering::Relaxed);
         }
@@ -86,6 +94,13 @@ impl Vrp {
         }
     }
 
+    /// Whatever has become of the words, no loss is told of them.
+    pub(super) fn settle_voids(&self, out: &Sender) {
+        if self.voids.is_used.load(Ordering::Relaxed) {
+            self.tell_voids(out);
+        }
+    }
+
     /// Tells the peer of numbers that it need not wait for, until it knows. Returns how many words about them are under way.
     fn tell_voids(&self, out: &Sender) -> usize {
         let mut told = self.voids.told.lock();
@@ -95,15 +110,19 @@ impl Vrp {
                 None => told.push((piece, word)),
                 Some(Err(Error::FrameFailed(Failure::Refused))) => {
                     self.unheard(word);
-                    pieces.push(piece);
+                    pieces.extend(Some(piece).filter(|piece| *piece != COPY));
                 }
                 Some(_) => drop(word.wait()),
             }
         }
-        let tell =
-            |piece| self.open(&Control { piece, ..Control::new(Kind::Alive, self.nonce) }).map(|word| (piece, word));
-        // Whoever closes meanwhile says how many were not told of.
-        told.extend(pieces.into_iter().flat_map(tell));
+        for piece in pieces {
+            let say = || self.open(&Control { piece, ..Control::new(Kind::Alive, self.nonce) });
+            // Whoever closes meanwhile says how many were not told of.
+            told.extend(say().map(|word| (piece, word)));
+            if self.is_short_of_time {
+                told.extend(say().map(|word| (COPY, word)));
+            }
+        }
         told.len()
     }
 

@@ -221,6 +221,40 @@ fn nothing_is_left_after_a_signal() {
 }
 
 #[test]
+fn what_a_killed_command_and_its_killed_janitor_leave_the_next_one_ends() {
+    if !able() {
+        return;
+    }
+    let mut link = Link::new(&["--rtt", "1ms", "--far", "sleep 1000"]);
+    let pids = |of: &str| -> Vec<u32> {
+        let name = Path::new(of).file_name().unwrap().to_owned();
+        let output = Command::new("ip").args(["netns", "pids"]).arg(name).output().unwrap().stdout;
+        String::from_utf8(output).unwrap().lines().map(|pid| pid.parse().unwrap()).collect()
+    };
+    let exists = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
+    let inside: Vec<u32> = link.namespaces().iter().flat_map(|name| pids(name)).collect();
+    let pid = link.child.id();
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    let is_janitor = |child: &&str| {
+        let line = std::fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains("ip netns pids")
+    };
+    let janitor: i32 = children.split_whitespace().find(is_janitor).expect("a janitor").parse().unwrap();
+    let input = link.child.stdin.take();
+    kill_process(Pid::from_raw(janitor).unwrap(), Signal::KILL).unwrap();
+    kill_process(Pid::from_child(&link.child), Signal::KILL).unwrap();
+    link.child.wait().unwrap();
+    assert!(pinnace(&["wan", "--rtt", "1ms", "--", "true"]).status.success());
+    drop(input);
+    assert!(link.gone());
+    let start = Instant::now();
+    while inside.iter().any(|pid| exists(*pid)) {
+        assert!(start.elapsed() < Duration::from_secs(10), "of {inside:?} something is left");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
 fn the_command_finds_the_ends_and_the_far_command() {
     if !able() {
         return;

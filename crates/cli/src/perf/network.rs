@@ -255,18 +255,15 @@ for name; do ip netns delete "$name"; done
 
 /// Starts a process that removes both namespaces when its input ends, at the latest with this process.
 fn janitor(near: &str, far: &str) -> std::io::Result<Child> {
-    Command::new("sh")
-        .args(["-c", JANITOR, "sh", near, far])
-        // Ctrl-C goes to the whole group of the command.
-        .process_group(0)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
+    // Ctrl-C goes to the whole group of the command.
+    cleaning(&[near, far]).process_group(0).stdin(Stdio::piped()).spawn()
 }
 
-fn remove(name: &str) {
-    let _ = Command::new("ip").args(["netns", "delete", name]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+/// Ends what runs in these namespaces, and removes them, once its input ends.
+fn cleaning(names: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", JANITOR, "sh"]).args(names).stdout(Stdio::null()).stderr(Stdio::null());
+    command
 }
 
 /// Removes the namespaces of processes that are no more.
@@ -274,7 +271,8 @@ fn remove_stale() {
     let Ok(folder) = std::fs::read_dir("/run/netns") else { return };
     for name in folder.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
         if owner(&name).is_some_and(|process| !FilePath::new(&format!("/proc/{process}")).exists()) {
-            remove(&name);
+            // Its janitor may be at work on it: without the name it would not find what it has to end.
+            let _ = cleaning(&[&name]).stdin(Stdio::null()).status();
         }
     }
 }

@@ -167,6 +167,8 @@ pub(crate) struct Pair {
     listening: Worker,
     connecting: Worker,
     patience: Duration,
+    /// What the next run takes beside that.
+    expected: Duration,
 }
 
 impl Pair {
@@ -176,7 +178,12 @@ impl Pair {
         let listening = Worker::start(&network.far, &job(listening, network.address, None))?;
         let peer = listening.address.map(|address| network.far.seen_at(address));
         let connecting = Worker::start(&network.near, &job(connecting, network.near_address, peer))?;
-        Ok(Self { listening, connecting, patience: network.patience })
+        Ok(Self { listening, connecting, patience: network.patience, expected: Duration::ZERO })
+    }
+
+    /// The next run takes so long, or less.
+    pub(crate) fn expect(&mut self, time: Duration) {
+        self.expected = time;
     }
 
     /// One run: what it was like at the listening end, and at the connecting end.
@@ -191,7 +198,7 @@ impl Pair {
                     match worker.poll(interrupt::LOOK)? {
                         Some(Reply::Ran(reply)) => *ran = Some(reply),
                         Some(_) => return Err(worker.confused()),
-                        None => check_patience(start, self.patience)?,
+                        None => check_patience(start, self.patience.saturating_add(self.expected))?,
                     }
                 }
             }

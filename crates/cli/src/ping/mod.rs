@@ -22,6 +22,7 @@ use bytesize::ByteSize;
 use clap::Parser;
 use clap::builder::ArgPredicate;
 use serde::Serialize;
+use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -182,6 +183,9 @@ fn job(args: &Args, transport: &Transport, size: usize) -> Job {
     job
 }
 
+/// The first round trips, which tell how long the others may take.
+const FIRST: u64 = 10;
+
 /// One round's share of the round trips, after a few that do not count.
 fn once(network: &Network, args: &Args, round: u32, series: &mut Series) -> Result<(), Trouble> {
     let rounds = u64::from(args.rounds);
@@ -190,7 +194,16 @@ fn once(network: &Network, args: &Args, round: u32, series: &mut Series) -> Resu
         return Ok(());
     }
     let mut pair = Pair::start(network, &series.job, Role::Pong, Role::Ping)?;
-    pair.run(count.div_ceil(10).clamp(10, 200))?;
+    let begun = Instant::now();
+    pair.run(FIRST)?;
+    // The others may take as long each, and a few times that where the path is at its worst.
+    let slow: Duration = 4 * begun.elapsed() / FIRST as u32;
+    let warm = count.div_ceil(10).clamp(FIRST, 200) - FIRST;
+    if warm > 0 {
+        pair.expect(slow.saturating_mul(warm as u32));
+        pair.run(warm)?;
+    }
+    pair.expect(slow.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX)));
     let (_, pinging) = pair.run(count)?;
     series.seen = pinging.method;
     series.record(&pinging.round_trips);

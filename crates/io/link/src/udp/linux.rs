@@ -14,7 +14,7 @@ use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcom
 use libc::c_int;
 use pinnace_core::{Address, Ecn, ReceivePlan, RxMeta, Train, TrainLimits};
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 use std::time::Instant;
@@ -79,9 +79,7 @@ pub struct UdpLink {
     coalescing: bool,
     /// Control messages are the kernel's own. Of AF_UNIX they are the peer's: descriptors, which this process would have to keep.
     heeds_control: bool,
-    /// Datagrams so large were refused to be segmented; smaller ones were not.
-    offload_below: usize,
-    /// The same, of each destination by itself, while there is no one peer.
+    /// Where trains were refused to be segmented: of each destination by itself, while there is no one peer.
     unsegmented: Unsegmented,
     ecn: bool,
     /// What a connected socket of ours marks its datagrams with by itself, and whether the last train wanted another mark.
@@ -286,7 +284,16 @@ impl UdpLink {
 
     /// Where a train goes, if the link has more than one peer.
     fn one_of_many(&self) -> Option<SocketAddr> {
-        self.to.address().filter(|_| self.peer.is_none() && !self.connected)
+        self.to.address().filter(|_| !self.has_one_peer())
+    }
+
+    fn has_one_peer(&self) -> bool {
+        self.peer.is_some() || self.connected
+    }
+
+    /// Whose path the train takes; nobody's, where the peer has no internet address.
+    fn toward(&self) -> IpAddr {
+        self.one_of_many().or(self.peer).map_or(Ipv4Addr::UNSPECIFIED.into(), |to| to.ip())
     }
 
     /// What a refusal means that has nothing to do with offload.
@@ -347,13 +354,12 @@ impl UdpLink {
     /// Whether the kernel is asked to cut this train up.
     fn segments_train(&mut self, train: &Train) -> bool {
         let size = train.segment_size();
-        let may_fit =
-            train.segments() <= self.segments && size < self.offload_below && train.bytes() <= self.train_bytes();
+        let may_fit = train.segments() <= self.segments && train.bytes() <= self.train_bytes();
         // Mostly there is none, and no clock to look at.
         if !may_fit || self.unsegmented.is_empty() {
             return may_fit;
         }
-        self.one_of_many().is_none_or(|to| size < self.unsegmented.below(Instant::now(), to.ip()))
+        size < self.unsegmented.below(Instant::now(), self.toward())
     }
 
     /// A path refused to segment: send singly now, and do not ask again for a while.
@@ -366,11 +372,7 @@ impl UdpLink {
         self.counters.offload_fallbacks += 1;
         // They go as fragments, which cannot be segmented as well; smaller ones can.
         let from = if train.segment_size() > self.fits() { train.segment_size() } else { 0 };
-        match self.one_of_many() {
-            Some(to) => self.unsegmented.note(Instant::now(), to.ip(), from),
-            None if from > 0 => self.offload_below = self.offload_below.min(from),
-            None => self.segments = 1,
-        }
+        self.unsegmented.note(Instant::now(), self.toward(), from);
         Ok(outcome)
     }
 
@@ -407,7 +409,9 @@ impl UdpLink {
 
 impl Link for UdpLink {
     fn train_limits(&self) -> TrainLimits {
-        let segments = if self.segments > 1 { self.segments } else { SINGLE_SEGMENTS };
+        let is_refused = || !self.unsegmented.is_empty() && self.unsegmented.refuses_all(self.toward());
+        let is_single = self.segments <= 1 || (self.has_one_peer() && is_refused());
+        let segments = if is_single { SINGLE_SEGMENTS } else { self.segments };
         TrainLimits { bytes: self.train_bytes(), segments, ..TrainLimits::GSO }
     }
 

@@ -217,7 +217,6 @@ impl UdpLink {
             segments: offload.segments,
             coalescing: offload.coalescing,
             heeds_control: true,
-            offload_below: usize::MAX,
             unsegmented: Unsegmented::default(),
             ecn: options.ecn,
             marks: Ecn::NotCapable,

@@ -1,4 +1,4 @@
-//! The destinations whose path has refused to segment, of a link that hears everybody.
+//! The destinations whose path has refused to segment, of a link: its peer, or some of everybody that it hears.
 //!
 //! Always true: no more than [`MOST`] are remembered, in the order in which they last refused; if there are more, the oldest
 //! is forgotten, and found out again. So is what refused [`KEPT`] ago: a path that has changed is used as it is now.
@@ -39,6 +39,11 @@ impl Unsegmented {
         self.known.iter().find(|known| known.to == to).map_or(usize::MAX, |known| known.from)
     }
 
+    /// Whether nothing was segmented on its way to `to` when that was tried last.
+    pub(super) fn refuses_all(&self, to: IpAddr) -> bool {
+        self.known.iter().any(|known| known.to == to && known.from == 0)
+    }
+
     /// Datagrams of `from` bytes and more were refused to be segmented on their way to `to`.
     pub(super) fn note(&mut self, now: Instant, to: IpAddr, from: usize) {
         let from = from.min(self.below(now, to));
@@ -69,6 +74,7 @@ mod tests {
         assert_eq!(table.below(now, host(1)), 900);
         table.note(now, host(1), 0);
         assert_eq!(table.below(now, host(1)), 0);
+        assert!(table.refuses_all(host(1)) && !table.refuses_all(host(2)));
         for number in 2..MOST + 2 {
             table.note(now, host(number), 700);
         }

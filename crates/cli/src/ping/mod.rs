@@ -183,8 +183,8 @@ fn job(args: &Args, transport: &Transport, size: usize) -> Job {
     job
 }
 
-/// The first round trips, which tell how long the others may take.
-const FIRST: u64 = 10;
+/// Round trips that open the way, and as many that tell how long the others may take.
+const FIRST: u64 = 5;
 
 /// One round's share of the round trips, after a few that do not count.
 fn once(network: &Network, args: &Args, round: u32, series: &mut Series) -> Result<(), Trouble> {
@@ -194,11 +194,12 @@ fn once(network: &Network, args: &Args, round: u32, series: &mut Series) -> Resu
         return Ok(());
     }
     let mut pair = Pair::start(network, &series.job, Role::Pong, Role::Ping)?;
+    pair.run(FIRST)?;
     let begun = Instant::now();
     pair.run(FIRST)?;
     // The others may take as long each, and a few times that where the path is at its worst.
     let slow: Duration = 4 * begun.elapsed() / FIRST as u32;
-    let warm = count.div_ceil(10).clamp(FIRST, 200) - FIRST;
+    let warm = count.div_ceil(10).clamp(2 * FIRST, 200) - 2 * FIRST;
     if warm > 0 {
         pair.expect(slow.saturating_mul(warm as u32));
         pair.run(warm)?;

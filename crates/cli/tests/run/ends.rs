@@ -115,6 +115,30 @@ print(heard)
 }
 
 #[test]
+fn who_closes_without_having_read_resets_also_if_the_peer_writes_no_more() {
+    let server = "
+s = listening()
+for number in range(5):
+    c, _ = s.accept()
+    time.sleep(0.3)
+    c.close()
+";
+    let asks = "
+for number in range(5):
+    s = connected()
+    s.settimeout(10)
+    s.send(b'never read')
+    s.shutdown(socket.SHUT_WR)
+    try:
+        print(s.recv(10))
+    except ConnectionResetError:
+        print('reset')
+";
+    let Some(ran) = run(7959, server, asks) else { return };
+    assert_eq!(ran.out, "reset\n".repeat(5), "{}", ran.said);
+}
+
+#[test]
 fn what_is_behind_an_urgent_byte_does_not_wait_for_more() {
     let server = "
 s = listening()

@@ -237,9 +237,12 @@ impl Vrp {
                 Kind::End => (incoming.end, incoming.unheard) = (Some(number), control.piece.into()),
                 Kind::Abort => (incoming.end, incoming.is_broken_off) = (Some(number), true),
                 Kind::Alive if let Some(void) = words::void_of(control.piece) => {
-                    incoming.on_word(incoming.unwrap_number(void.number));
+                    let number = incoming.unwrap_number(void.number);
+                    // It is said again where time is short, or a word was refused.
+                    let is_new = incoming.next.is_none_or(|next| next <= number) && !incoming.words.contains(&number);
+                    incoming.on_word(number);
                     let refused = self.back.as_ref().map_or(0, |back| back.refused(frame.source()));
-                    incoming.refused = (incoming.refused + u64::from(void.was_refused)).min(refused);
+                    incoming.refused = (incoming.refused + u64::from(is_new && void.was_refused)).min(refused);
                 }
                 Kind::Open | Kind::Alive => {}
             }
@@ -570,14 +573,14 @@ impl Carry for Vrp {
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
         let Some(out) = &self.out else { return Ok(()) };
         self.flush_out(out, deadline)?;
-        self.settle_voids(out);
+        self.settle_voids();
         self.arrived()
     }
 
     async fn flush_async(&self) -> Result<(), Error> {
         let Some(out) = &self.out else { return Ok(()) };
         self.flush_out_async(out).await?;
-        self.settle_voids(out);
+        self.settle_voids();
         self.arrived()
     }
 

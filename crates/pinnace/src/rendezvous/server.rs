@@ -310,10 +310,13 @@ impl Serving {
             .map_err(|error| (Status::Unknown, format!("the service is not understood: {error}")))?;
         let longest = self.options.longest_message;
         let mut method = decide(&service, &hello.methods, &limits, longest, |method| self.has(method, hello))?;
-        if method == Method::SharedMemory && self.register().is_err() {
+        if method == Method::SharedMemory
+            && let Err(error) = self.register()
+        {
             // The daemon has no room for another listener, or is another user's: what the network has is left.
             let others = |method| method != Method::SharedMemory && self.has(method, hello);
-            method = decide(&service, &hello.methods, &limits, longest, others)?;
+            method = decide(&service, &hello.methods, &limits, longest, others)
+                .map_err(|(status, why)| (status, format!("{why}; {}: {error}", Method::SharedMemory)))?;
         }
         let has_own_socket = matches!(method, Method::Zcrp | Method::Vrp | Method::A1);
         let (unproven, of_host) = self.count(asked.from);

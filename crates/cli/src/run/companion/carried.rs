@@ -195,16 +195,22 @@ impl Carried {
     /// others have to say ([`Carried::on_sent`]).
     pub(super) fn carry(&mut self, buffer: &mut [u8]) -> Turn {
         let before = self.hearing;
-        let read = self.receive(buffer);
-        let both = read.and_then(|read| self.deliver().map(|has_more| (read, has_more)));
-        let (read, has_more) = match both {
-            Ok(both) => both,
-            Err(side) => {
+        let (read, delivered) = (self.receive(buffer), self.deliver());
+        let (read, has_more) = match (read, delivered) {
+            (Ok(read), Ok(has_more)) => (read, has_more),
+            (Err(side), delivered) => {
+                if delivered == Ok(true) {
+                    self.deliver_rest();
+                }
+                self.fail(side);
+                return Turn::Over;
+            }
+            (Ok(_), Err(side)) => {
                 self.fail(side);
                 return Turn::Over;
             }
         };
-        if read == 0 && self.is_sent && self.is_delivered {
+        if read == 0 && self.is_sent && self.is_delivered && !matches!(self.hearing, Hearing::Closed(_)) {
             return Turn::Over;
         }
         self.is_pending = read > 0;
@@ -248,10 +254,16 @@ impl Carried {
                 Ok(())
             }
             Err(error) => {
+                self.deliver_rest();
                 self.fail(Side::network(&error));
                 Err(Over)
             }
         }
+    }
+
+    /// The stream has failed: what had come whole before is the application's all the same.
+    fn deliver_rest(&mut self) {
+        while self.deliver() == Ok(true) {}
     }
 
     /// Looks, once in a while, whether the other host still has the port. True: it has not, and that is the end.
@@ -365,7 +377,8 @@ impl Carried {
                     self.hearing = Hearing::InDoubt(Instant::now() + MOMENT);
                     return Ok(false);
                 }
-                (_, Some(_)) => self.close(),
+                (_, Some(Errno::PIPE | Errno::CONNRESET)) => self.close(),
+                (_, Some(_)) => return Err(Side::Application),
                 // One that has closed in the end is told apart from one that only reads no more.
                 (Some(Shown::Used(1..)), _) if is_deaf && self.has_closed => {
                     self.was_heard = true;

@@ -22,36 +22,31 @@ pub(super) fn void_of(piece: u32) -> Option<Void> {
 /// The shortest life of a frame in two fifths of which, for which an announcement holds, two messages follow each other at the
 /// slowest rate that [`Service::foretold_bytes`] allows.
 pub(super) const LEAST_LIFE: Duration = Duration::from_secs(5);
-/// In the place of what a word tells: it says the same as the one before.
-const COPY: u32 = 0;
 /// Words about void numbers under way, while more frames are announced.
 const MOST_TOLD: usize = 16;
+
+/// A word that tells of a void number.
+#[derive(Debug)]
+struct Said {
+    piece: u32,
+    word: crate::vrp::Sending,
+    /// Another one says the same, or has.
+    is_copy: bool,
+}
 
 /// The void numbers, and the words that tell the peer of them.
 #[derive(Debug, Default)]
 pub(super) struct Voids {
     /// Nothing was ever announced: no number is void.
     is_used: AtomicBool,
-    told: Lock<Vec<(u32, crate::vrp::Sending)>>,
+    told: Lock<Told>,
 }
 
-impl Voids {
-    /// Nothing is under way any more, and nothing is announced from now on: numbers that the peer was not told of. Words
-    /// that tell of them and were refused are such numbers, too.
-    fn untold(&self, out: &Sender) -> u32 {
-        let mut untold = 0;
-        for (piece, word) in self.told.lock().drain(..) {
-            let ended = word.probe();
-            if matches!(ended, Some(Err(_))) {
-                untold += 1 + u32::from(piece != COPY);
-            }
-            if ended.is_some() {
-                drop(word.wait());
-            }
-        }
-        out.void_announced();
-        untold + u32::from(out.take_void().is_some())
-    }
+#[derive(Debug, Default)]
+struct Told {
+    under_way: Vec<Said>,
+    /// What is to be said, or said again.
+    again: Vec<u32>,
 }
 
 impl Vrp {
@@ -95,35 +90,64 @@ impl Vrp {
     }
 
     /// Whatever has become of the words, no loss is told of them.
-    pub(super) fn settle_voids(&self, out: &Sender) {
+    pub(super) fn settle_voids(&self) {
         if self.voids.is_used.load(Ordering::Relaxed) {
-            self.tell_voids(out);
+            self.collect(&mut self.voids.told.lock());
+        }
+    }
+
+    /// Takes the words that have ended. What was refused is said again, unless another word has said it.
+    fn collect(&self, told: &mut Told) {
+        for Said { piece, word, is_copy } in std::mem::take(&mut told.under_way) {
+            match word.probe() {
+                None => told.under_way.push(Said { piece, word, is_copy }),
+                Some(Ok(())) => {
+                    drop(word.wait());
+                    told.again.retain(|again| *again != piece);
+                    told.under_way.iter_mut().filter(|said| said.piece == piece).for_each(|said| said.is_copy = true);
+                }
+                Some(Err(error)) => {
+                    self.unheard(word);
+                    // Who is gone need not be told.
+                    if !is_copy && matches!(error, Error::FrameFailed(Failure::Refused)) {
+                        told.again.push(piece);
+                    }
+                }
+            }
         }
     }
 
     /// Tells the peer of numbers that it need not wait for, until it knows. Returns how many words about them are under way.
     fn tell_voids(&self, out: &Sender) -> usize {
         let mut told = self.voids.told.lock();
-        let mut pieces: Vec<u32> = out.take_void().map(piece_of).into_iter().collect();
-        for (piece, word) in std::mem::take(&mut *told) {
-            match word.probe() {
-                None => told.push((piece, word)),
-                Some(Err(Error::FrameFailed(Failure::Refused))) => {
-                    self.unheard(word);
-                    pieces.extend(Some(piece).filter(|piece| *piece != COPY));
-                }
-                Some(_) => drop(word.wait()),
+        self.collect(&mut told);
+        told.again.extend(out.take_void().map(piece_of));
+        for piece in std::mem::take(&mut told.again) {
+            let said = self.say(piece, false);
+            if said.is_none() {
+                // Whoever closes says how many were not told of.
+                told.again.push(piece);
             }
-        }
-        for piece in pieces {
-            let say = || self.open(&Control { piece, ..Control::new(Kind::Alive, self.nonce) });
-            // Whoever closes meanwhile says how many were not told of.
-            told.extend(say().map(|word| (piece, word)));
+            told.under_way.extend(said);
             if self.is_short_of_time {
-                told.extend(say().map(|word| (COPY, word)));
+                told.under_way.extend(self.say(piece, true));
             }
         }
-        told.len()
+        told.under_way.len()
+    }
+
+    fn say(&self, piece: u32, is_copy: bool) -> Option<Said> {
+        let word = self.open(&Control { piece, ..Control::new(Kind::Alive, self.nonce) }).ok()?;
+        Some(Said { piece, word, is_copy })
+    }
+
+    /// Nothing is under way any more, and nothing is announced from now on: how many numbers are void of which the peer was not
+    /// told.
+    fn untold(&self, out: &Sender) -> u32 {
+        let mut told = self.voids.told.lock();
+        self.collect(&mut told);
+        out.void_announced();
+        told.again.drain(..).chain(out.take_void().map(piece_of)).count() as u32
     }
 
     /// A word of the connection's own was lost, of which the application need not know; but its number is missing.
@@ -134,7 +158,7 @@ impl Vrp {
 
     /// Says that this is the end. The peer may refuse it with all that was before: then it has to be said again.
     fn end(&self) -> Result<crate::vrp::Sending, Error> {
-        let untold = self.voids.untold(self.out()?);
+        let untold = self.untold(self.out()?);
         let piece = self.unheard.fetch_add(untold, Ordering::Relaxed) + untold;
         self.open(&Control { piece, ..Control::new(Kind::End, self.nonce) })
     }

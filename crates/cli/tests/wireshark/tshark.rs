@@ -4,9 +4,11 @@ use etherparse::{IpFragOffset, IpHeaders, IpNumber, Ipv4Extensions, Ipv4Header, 
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{DataLink, TsResolution};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -128,6 +130,9 @@ impl Tshark {
         for script in &self.scripts {
             command.arg("-X").arg(format!("lua_script:{}", script.display()));
         }
+        for other in others() {
+            command.args(["--disable-protocol", other]);
+        }
         let output = command.args(args).output().expect("tshark runs");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{errors}");
@@ -178,6 +183,26 @@ impl Tshark {
         self.lines(&file, args)
     }
 }
+
+/// Protocols to which tshark gives ports that the system deals out: a transfer that happens to get one is shown as theirs,
+/// before anybody looks what it is.
+fn others() -> &'static [String] {
+    static OTHERS: OnceLock<Vec<String>> = OnceLock::new();
+    OTHERS.get_or_init(|| {
+        let listed = Command::new("tshark").args(["-G", "decodes"]).output().expect("tshark runs");
+        let owner = |line: &str| {
+            let mut words = line.split('\t');
+            let is_udp = words.next() == Some("udp.port");
+            let port: u16 = words.next()?.parse().ok()?;
+            words.next().filter(|_| is_udp && port >= EPHEMERAL).map(str::to_owned)
+        };
+        let owners: BTreeSet<_> = String::from_utf8_lossy(&listed.stdout).lines().filter_map(owner).collect();
+        owners.into_iter().collect()
+    })
+}
+
+/// The first port that Linux deals out by itself.
+const EPHEMERAL: u16 = 32_768;
 
 /// What tshark says of one packet.
 #[derive(Debug)]

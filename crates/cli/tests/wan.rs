@@ -69,6 +69,17 @@ impl Link {
         })
     }
 
+    /// The processes at both ends.
+    fn inside(&self) -> Vec<String> {
+        let processes = |namespace: &String| {
+            let name = Path::new(namespace).file_name().unwrap();
+            let output = Command::new("ip").args(["netns", "pids"]).arg(name).output().unwrap().stdout;
+            let pids = String::from_utf8(output).unwrap();
+            pids.lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        self.namespaces().iter().flat_map(processes).collect()
+    }
+
     /// Lets the command end, and returns what was reported.
     fn end(mut self) -> Value {
         drop(self.child.stdin.take());
@@ -89,6 +100,15 @@ impl Link {
             sleep(Duration::from_millis(20));
         }
         true
+    }
+}
+
+/// Waits until these processes are no more: what has lost its parent has yet to be collected.
+fn all_end(processes: &[String], why: &str) {
+    let start = Instant::now();
+    while processes.iter().any(|process| Path::new(&format!("/proc/{process}")).exists()) {
+        assert!(start.elapsed() < Duration::from_secs(10), "{why}: of {processes:?} something is left");
+        sleep(Duration::from_millis(20));
     }
 }
 
@@ -197,13 +217,7 @@ fn nothing_is_left_after_a_signal() {
     }
     for (signal, code) in [(Signal::INT, Some(143)), (Signal::TERM, Some(143)), (Signal::KILL, None)] {
         let mut link = Link::new(&["--rtt", "1ms", "--far", "sleep 1000"]);
-        let processes = |namespace: &str| {
-            let name = Path::new(namespace).file_name().unwrap();
-            let output = Command::new("ip").args(["netns", "pids"]).arg(name).output().unwrap().stdout;
-            let pids = String::from_utf8(output).unwrap();
-            pids.lines().map(str::to_owned).collect::<Vec<_>>()
-        };
-        let inside: Vec<String> = link.namespaces().iter().flat_map(|name| processes(name)).collect();
+        let inside = link.inside();
         assert!(inside.len() >= 2, "{inside:?}");
         // To wait would close it, and end the command.
         let input = link.child.stdin.take();
@@ -211,12 +225,7 @@ fn nothing_is_left_after_a_signal() {
         assert_eq!(link.child.wait().unwrap().code(), code, "{signal:?}");
         assert!(link.gone(), "{signal:?}");
         drop(input);
-        // What has lost its parent has yet to be collected.
-        let start = Instant::now();
-        while inside.iter().any(|process| Path::new(&format!("/proc/{process}")).exists()) {
-            assert!(start.elapsed() < Duration::from_secs(10), "{signal:?}: of {inside:?} something is left");
-            sleep(Duration::from_millis(20));
-        }
+        all_end(&inside, &format!("{signal:?}"));
     }
 }
 
@@ -226,13 +235,8 @@ fn what_a_killed_command_and_its_killed_janitor_leave_the_next_one_ends() {
         return;
     }
     let mut link = Link::new(&["--rtt", "1ms", "--far", "sleep 1000"]);
-    let pids = |of: &str| -> Vec<u32> {
-        let name = Path::new(of).file_name().unwrap().to_owned();
-        let output = Command::new("ip").args(["netns", "pids"]).arg(name).output().unwrap().stdout;
-        String::from_utf8(output).unwrap().lines().map(|pid| pid.parse().unwrap()).collect()
-    };
-    let exists = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
-    let inside: Vec<u32> = link.namespaces().iter().flat_map(|name| pids(name)).collect();
+    let inside = link.inside();
+    assert!(inside.len() >= 2, "{inside:?}");
     let pid = link.child.id();
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
     let is_janitor = |child: &&str| {
@@ -247,11 +251,7 @@ fn what_a_killed_command_and_its_killed_janitor_leave_the_next_one_ends() {
     assert!(pinnace(&["wan", "--rtt", "1ms", "--", "true"]).status.success());
     drop(input);
     assert!(link.gone());
-    let start = Instant::now();
-    while inside.iter().any(|pid| exists(*pid)) {
-        assert!(start.elapsed() < Duration::from_secs(10), "of {inside:?} something is left");
-        sleep(Duration::from_millis(20));
-    }
+    all_end(&inside, "both killed");
 }
 
 #[test]

@@ -1,12 +1,24 @@
 //! What poll() tells of a stream.
 //!
-//! Always true: it is looked at once, under one lock. An association ends while others look at it: who asked for one thing
-//! after the other heard of half an end.
+//! Always true: what can be read, the end and its reason are looked at together, under one lock. An association ends while
+//! others look at it: who asked for one thing after the other heard of half an end.
 
 use pinnace_qmp::State;
 use pinnace_qmp::socket::Errno;
 
 /// How a stream stands at one moment; see [`Stream::standing`](super::Stream::standing).
+///
+/// ```
+/// use pinnace::qmp::{Listener, Options, Stream};
+/// # fn main() -> std::io::Result<()> {
+/// let listener = Listener::bind("127.0.0.1:0", &Options::default())?;
+/// let stream = Stream::connect(listener.local_addr(), &Options::default())?;
+/// let standing = stream.standing();
+/// assert!(standing.is_writable && standing.failure.is_none());
+/// assert_eq!((standing.readable_bytes, standing.is_at_end), (0, false));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Standing {

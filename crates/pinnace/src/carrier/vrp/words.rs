@@ -5,7 +5,7 @@
 
 use super::*;
 
-/// The peer has refused the frame of a void number, and counts it so.
+/// The peer may have refused the frame of a void number, and counts it so if it has.
 const WAS_REFUSED: u32 = 1 << 16;
 
 /// A number of a frame that was announced, and with which none was sent: told in the `piece` of a word, which otherwise is 0.

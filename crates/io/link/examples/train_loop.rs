@@ -98,9 +98,7 @@ mod linux {
             self.plan.top_up(ReadBuffer::READ_BYTES);
             match self.link.receive(&self.plan, &self.memory, &mut self.pool).unwrap() {
                 ReadOutcome::Received(read) => {
-                    let mut pieces = Vec::new();
-                    self.pool.pieces(read.bytes, &mut pieces);
-                    pieces.concat().last_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
+                    self.pool.pooled(read.bytes).last_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
                 }
                 _ => None,
             }

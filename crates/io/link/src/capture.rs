@@ -145,7 +145,8 @@ impl<L: Link, W: Write> Capture<L, W> {
 
     fn record_read(&mut self, read: &Received, pool: &ReadBuffer) {
         let mut pieces = Vec::new();
-        pool.pieces(read.bytes, &mut pieces);
+        // SAFETY: the link inside has just laid them out, in memory that is borrowed and that nobody writes to meanwhile.
+        unsafe { pool.pieces(read.bytes, &mut pieces) };
         let bytes = pieces.concat();
         let way = Way { source: Some(read.meta.source), destination: read.meta.destination, is_sent: false };
         for datagram in bytes.chunks(read.segment.max(1)) {

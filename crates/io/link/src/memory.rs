@@ -548,9 +548,11 @@ mod tests {
         let mut reads = ReadBuffer::new();
         reads.lay_out(&plan, &table, |_, _| ());
         let read: Vec<u8> = (0..8_000u32).map(|i| (i / 1_000) as u8).collect();
-        assert_eq!(reads.scatter(&read), 8_000);
+        // SAFETY: nothing leaves the table before it is settled at the end, and nobody looks.
+        assert_eq!(unsafe { reads.scatter(&read) }, 8_000);
         let (mut pieces, mut moves) = (Vec::new(), Vec::new());
-        reads.pieces(8_000, &mut pieces);
+        // SAFETY: as above; nothing is written before they have been looked at.
+        unsafe { reads.pieces(8_000, &mut pieces) };
         let mut rx = Placed::new(plan.slots(), &pieces, 8_000, 1_000, &mut moves).with_storage(&mut table);
         let segments: Vec<_> = std::iter::from_fn(|| rx.next_segment()).collect();
         // One move into what is about to go, then it goes, and a new one of the same size comes: it must have neither
@@ -562,7 +564,8 @@ mod tests {
         assert_eq!(rx.tail::<2>(&segments[3]), Some([3, 3]), "what the read brought is still there");
         assert_eq!(rx.settle(&segments[2], 0..1_000, BufferRange::new(fresh, 1_000, 1_000)), 1_000);
         assert_eq!(rx.settle(&segments[5], 0..1_000, BufferRange::new(fresh, 0, 1_000)), 1_000);
-        reads.carry_out(&moves, &table);
+        // SAFETY: as above.
+        unsafe { reads.carry_out(&moves, &table) };
         table.settle_released();
         let fresh = table.take(fresh).unwrap();
         assert_eq!([fresh[0], fresh[999], fresh[1_000], fresh[1_999], fresh[2_000], fresh[4_999]], [5, 5, 2, 2, 9, 9]);

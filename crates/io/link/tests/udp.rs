@@ -475,9 +475,7 @@ fn a_train_that_left_in_part_goes_on_where_it_stopped() {
         plan.reset(1);
         plan.top_up(ReadBuffer::READ_BYTES);
         while let ReadOutcome::Received(read) = b.receive(&plan, &target.table, &mut pool).unwrap() {
-            let mut pieces = Vec::new();
-            pool.pieces(read.bytes, &mut pieces);
-            pieces_seen.extend_from_slice(&pieces.concat()[..1000]);
+            pieces_seen.extend_from_slice(&pool.pooled(read.bytes)[..1000]);
             arrived += 1;
         }
     }

@@ -408,14 +408,17 @@ impl<E: Engine, L: Link> Driver<E, L> {
             return;
         }
         let mut pieces = relabel(std::mem::take(&mut self.pieces));
-        self.reads.pieces(total, &mut pieces);
+        // SAFETY: the link has just laid the plan out in `memory`; until they are settled below, what the engine releases
+        // stays, and it writes nothing: it says what is to be moved.
+        unsafe { self.reads.pieces(total, &mut pieces) };
         let mut placed = Placed::new(self.plan.slots(), &pieces, total, received.segment, &mut self.moves)
             .with_storage(&mut self.memory);
         self.engine.handle_datagrams(self.now, &received.meta, &mut placed);
         self.pieces = relabel(pieces);
         if !self.moves.is_empty() {
             self.counters.bytes_moved += self.moves.iter().map(|m| u64::from(m.to.len)).sum::<u64>();
-            self.reads.carry_out(&self.moves, &self.memory);
+            // SAFETY: as above; the pieces have been looked at.
+            unsafe { self.reads.carry_out(&self.moves, &self.memory) };
             self.moves.clear();
         }
         // Only now: the pieces and the sources of the moves may have lain in storage that the engine released.

@@ -79,9 +79,7 @@ impl Socket {
                 ReadOutcome::Received(received) => {
                     let Address::Inet(from) = received.meta.source else { continue };
                     let at = received.meta.destination;
-                    let mut pieces = Vec::new();
-                    self.reads.pieces(received.bytes, &mut pieces);
-                    let bytes = pieces.concat();
+                    let bytes = self.reads.pooled(received.bytes);
                     let each = bytes.chunks(received.segment.max(1));
                     return Ok(each.map(|bytes| Asked { bytes: bytes.to_vec(), from, at }).collect());
                 }
@@ -111,9 +109,7 @@ impl Socket {
             match self.link.receive(&self.plan, &self.memory, &mut self.reads)? {
                 ReadOutcome::Unreachable => return Ok(Heard::Unreachable),
                 ReadOutcome::Received(received) => {
-                    let mut pieces = Vec::new();
-                    self.reads.pieces(received.bytes, &mut pieces);
-                    return Ok(Heard::Bytes(pieces.concat()));
+                    return Ok(Heard::Bytes(self.reads.pooled(received.bytes)));
                 }
                 ReadOutcome::Empty => {}
             }

@@ -377,12 +377,14 @@ impl Incoming {
     /// them: the rest moves up. Rare enough to be copied.
     fn shift(&mut self, landed: usize, options: usize, pool: &mut ReadBuffer) {
         let mut pieces = Vec::new();
-        pool.pieces(landed, &mut pieces);
+        // SAFETY: they have just been read into, in memory that is borrowed meanwhile and that nobody else writes to.
+        unsafe { pool.pieces(landed, &mut pieces) };
         self.scratch.clear();
         for piece in pieces {
             self.scratch.extend_from_slice(piece);
         }
-        pool.scatter(self.scratch.get(options..).unwrap_or_default());
+        // SAFETY: as above; nobody looks at it before the read is handed on.
+        unsafe { pool.scatter(self.scratch.get(options..).unwrap_or_default()) };
     }
 }
 
@@ -614,7 +616,8 @@ mod tests {
             pool.lay_out(&plan, &BufferTable::new(), |_, _| ());
             let mut landed = vec![0xEE; options];
             landed.extend_from_slice(b"header and data");
-            pool.scatter(&landed);
+            // SAFETY: nothing but pooled memory was laid out.
+            unsafe { pool.scatter(&landed) };
             let mut header = HEADER;
             header[0] = 0x40 + 5 + (options / 4) as u8;
             let mut incoming = Incoming {
@@ -626,7 +629,8 @@ mod tests {
             };
             let packet = incoming.unwrap_v4(HEADER_V4 + landed.len(), false, &mut pool).unwrap();
             let mut pieces = Vec::new();
-            pool.pieces(packet.bytes, &mut pieces);
+            // SAFETY: as above.
+            unsafe { pool.pieces(packet.bytes, &mut pieces) };
             assert_eq!(pieces, [&b"hea"[..], b"der and data"]);
             for bytes in 0..HEADER_V4 + options {
                 assert!(incoming.unwrap_v4(bytes, true, &mut ReadBuffer::new()).is_none(), "{bytes}");

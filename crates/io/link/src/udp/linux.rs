@@ -50,9 +50,7 @@ const LARGEST_PACKET: usize = 65_535 - 14;
 /// plan.top_up(ReadBuffer::READ_BYTES);
 /// let mut pool = ReadBuffer::new();
 /// let ReadOutcome::Received(read) = listener.receive(&plan, &memory, &mut pool)? else { panic!("nothing came") };
-/// let mut pieces = Vec::new();
-/// pool.pieces(read.bytes, &mut pieces);
-/// assert_eq!(pieces, [b"hello"]);
+/// assert_eq!(pool.pooled(read.bytes), b"hello");
 /// # Ok(())
 /// # }
 /// ```

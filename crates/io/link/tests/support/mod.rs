@@ -128,7 +128,8 @@ pub(crate) fn collect(link: &mut dyn Link, into: &Memory, expected: usize, guess
         assert!(!read.truncated);
         arrival.reads += 1;
         let mut pieces = Vec::new();
-        pool.pieces(read.bytes, &mut pieces);
+        // SAFETY: the buffer stays, and nothing is written to it before they have been looked at.
+        unsafe { pool.pieces(read.bytes, &mut pieces) };
         let mut placed = Placed::new(plan.slots(), &pieces, read.bytes, read.segment, &mut moves);
         while let Some(segment) = placed.next_segment() {
             let low = u64::from_be_bytes(placed.tail::<TRAILER>(&segment).expect("a trailer"));
@@ -137,7 +138,8 @@ pub(crate) fn collect(link: &mut dyn Link, into: &Memory, expected: usize, guess
             arrival.payload += len;
             arrival.datagrams += 1;
         }
-        pool.carry_out(&moves, &into.table);
+        // SAFETY: as above.
+        unsafe { pool.carry_out(&moves, &into.table) };
         moves.clear();
     }
     arrival
@@ -191,7 +193,8 @@ pub(crate) fn gather_and_scatter((from, there): (&mut dyn Link, Address), to: &m
     let read = receive(to, &plan, &target.table, &mut pool).unwrap();
     assert_eq!((read.bytes, read.segment, read.truncated), (336, 336, false));
     let (mut pieces, mut moves) = (Vec::new(), Vec::new());
-    pool.pieces(read.bytes, &mut pieces);
+    // SAFETY: the target stays, and nothing is written to it meanwhile.
+    unsafe { pool.pieces(read.bytes, &mut pieces) };
     let mut placed = Placed::new(plan.slots(), &pieces, read.bytes, read.segment, &mut moves);
     let segment = placed.next_segment().unwrap();
     assert_eq!((placed.head::<32>(&segment), placed.tail::<4>(&segment)), (Some([0xC5; 32]), Some([7; 4])));
@@ -256,9 +259,7 @@ pub(crate) fn receive_bytes(link: &mut dyn Link) -> Option<(Vec<u8>, Received)> 
     plan.reset(link.datagrams_per_read());
     plan.top_up(ReadBuffer::READ_BYTES);
     let read = receive(link, &plan, &BufferTable::new(), &mut pool)?;
-    let mut pieces = Vec::new();
-    pool.pieces(read.bytes, &mut pieces);
-    Some((pieces.concat(), read))
+    Some((pool.pooled(read.bytes), read))
 }
 
 /// Lets this host hear from itself, as a router would say it, that what `from` has sent to `to` did not arrive. Anybody

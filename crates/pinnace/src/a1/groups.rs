@@ -26,7 +26,7 @@ impl Groups {
             // Who is bound to one address speaks and hears there.
             multicast.interface = local;
         }
-        let (link, memberships) = GroupsLink::new(link, &options.udp, &multicast)?;
+        let (link, memberships) = GroupsLink::new(link, &options.udp(true), &multicast)?;
         Ok((Box::new(link), Self { memberships: Some(memberships) }))
     }
 

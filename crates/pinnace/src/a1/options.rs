@@ -179,9 +179,10 @@ impl Options {
         }
     }
 
-    /// The UDP socket's settings: it is open to everybody, and answers from the address that a datagram came to.
-    pub(super) fn udp(&self) -> UdpOptions {
-        UdpOptions { ecn: false, local_address: true, ..self.udp.clone() }
+    /// The UDP socket's settings; open to everybody, or connected.
+    pub(super) fn udp(&self, open: bool) -> UdpOptions {
+        // Who is open answers from the address that a datagram came to.
+        UdpOptions { ecn: false, local_address: open, ..self.udp.clone() }
     }
 }
 

@@ -65,7 +65,7 @@ impl Bound {
     /// A UDP socket that hears everybody, at `address`.
     pub(super) fn udp(address: SocketAddr, options: &Options) -> Result<Self, Error> {
         let failed = |error| Error::listen(address, error);
-        let link = UdpLink::bind(address, &options.udp()).map_err(failed)?;
+        let link = UdpLink::bind(address, &options.udp(true)).map_err(failed)?;
         let local = link.local_address().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
         let (path, warnings) = (Path::of_udp(&link), link.warnings());
         let (link, groups) = Groups::of_udp(link, options).map_err(failed)?;
@@ -79,7 +79,7 @@ impl Bound {
     /// A UDP socket that talks with `peer` alone.
     pub(super) fn connected(peer: SocketAddr, options: &Options) -> Result<Self, Error> {
         let failed = |error| Error::io(format!("cannot open a socket to {peer}"), error);
-        let link = UdpLink::connect(None, peer, &options.udp).map_err(failed)?;
+        let link = UdpLink::connect(None, peer, &options.udp(false)).map_err(failed)?;
         let local = link.local_address().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
         let (path, warnings) = (Path::of_udp(&link), link.warnings());
         let ends = Some(CaptureOptions::new(local, peer));

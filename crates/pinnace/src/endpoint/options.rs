@@ -157,7 +157,7 @@ impl EndpointOptions {
             congestion: self.congestion,
             idle: self.idle,
             worker: self.worker,
-            udp: UdpOptions { ecn: false, local_address: false, ..self.udp.clone() },
+            udp: self.udp.clone(),
             fault: self.next_fault(),
             ..zcrp::Options::default()
         }

@@ -8,9 +8,7 @@ use super::natives::is_duplex;
 use super::socket::{Heard, Socket};
 use super::wire::{Answer, Control, Hello, Kind, MOST_SERVICE, MOST_TEXT, Status, VERSION};
 use super::{class_number, host, method, number};
-use crate::carrier::{
-    A1, Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, at_most, most_of, patient, programmed, qos_of,
-};
+use crate::carrier::{A1, Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, at_most, most_of, programmed, qos_of};
 use crate::endpoint::{Connection, ConnectionError, EndpointOptions, Parts, no_address};
 use crate::network::{as_connected, canonical, random_seed, route, with_port};
 use crate::service::{Method, Mode, Path, PathClass, Receivers, Selection, Service, choose};
@@ -276,7 +274,7 @@ fn open(
                 Mode::Xtp(kind) if !kind.is_group() => kind,
                 _ => xtp::Service::Connection,
             };
-            let block = programmed(patient(endpoint.block(kind), options.peer_timeout), service);
+            let block = programmed(endpoint.block(kind).patient(options.peer_timeout), service);
             Carrier::Xtp(Xtp::new(endpoint.connect_with(to, block)?, timeout))
         }
         Method::Qmp => {
@@ -291,7 +289,7 @@ fn open(
         }
         Method::Zcrp => {
             let settings = options.zcrp(is_ours);
-            let link = UdpLink::connect(None, to, &settings.udp)
+            let link = UdpLink::connect(None, to, &settings.udp(false))
                 .map_err(|error| Error::io(format!("cannot open a socket to {to}"), error))?;
             let halves = zcrp::connected(link, to, &settings, None)?;
             Carrier::Zcrp(Zcrp::new(halves, nonce, piece, longest, timeout))

@@ -3,13 +3,13 @@
 //! Always true: a connection counts as open when its first message has said who it is, and not before.
 
 use super::wire::{Control, Kind, whole};
-use crate::carrier::{A1, Carrier, Carry, Framed, Vrp, Ways, Xtp, Zcrp, most_from_many, most_of, patient};
+use crate::carrier::{A1, Carrier, Carry, Framed, Vrp, Ways, Xtp, Zcrp, most_from_many, most_of};
 use crate::endpoint::EndpointOptions;
 use crate::network::{host_of, with_port};
 use crate::service::{Direction, Method, Pattern, Receivers, Reliability, Service};
 use crate::{Error, a1, qmp, vrp, xtp, zcrp};
 use pinnace_core::{Address, ReceivePlan};
-use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, UdpLink, UdpOptions};
+use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, UdpLink};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -94,7 +94,7 @@ impl Native {
             Method::Xtp => {
                 let endpoint = xtp::Endpoint::bind(at, &options.xtp(is_ours))?;
                 let port = endpoint.local_addr().port();
-                let block = patient(endpoint.block(xtp::Service::Connection), options.peer_timeout);
+                let block = endpoint.block(xtp::Service::Connection).patient(options.peer_timeout);
                 let services = xtp::Services::NONE.with(xtp::Service::Connection).with(xtp::Service::IsoStream);
                 (port, Listener::Xtp(Arc::new(endpoint.listen_on(port, services, block)?)))
             }
@@ -168,9 +168,7 @@ pub(super) fn zcrp(
 ) -> Result<(u16, RawFd, impl Future<Output = Done> + Send + 'static), Error> {
     let settings = options.zcrp(agreed.is_ours);
     let failed = |error| Error::io(format!("cannot listen for zcrp on {}", at.ip()), error);
-    // Until there is a peer: answers leave from the address that it wrote to.
-    let open = UdpOptions { local_address: true, ..settings.udp.clone() };
-    let link = UdpLink::bind(at, &open).map_err(failed)?;
+    let link = UdpLink::bind(at, &settings.udp(true)).map_err(failed)?;
     let port = link.local_address().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?.port();
     let (descriptor, longest) = (link.descriptors().readable, options.longest_message);
     let future = async move {
@@ -215,9 +213,7 @@ fn introduced(link: &mut UdpLink, from: SocketAddr) -> io::Result<Option<(Socket
             ReadOutcome::Empty => break,
             ReadOutcome::Unreachable => {}
             ReadOutcome::Received(received) => {
-                let mut pieces = Vec::new();
-                reads.pieces(received.bytes, &mut pieces);
-                let is_idle = !received.truncated && pieces.first().is_some_and(|datagram| zcrp::is_idle(datagram));
+                let is_idle = !received.truncated && zcrp::is_idle(&reads.pooled(received.bytes));
                 if let (true, Address::Inet(peer)) = (is_idle, received.meta.source)
                     && host_of(peer) == host_of(from)
                 {
@@ -362,6 +358,7 @@ pub(super) fn a1(
 mod tests {
     use super::*;
     use crate::carrier::qos_of;
+    use pinnace_link::UdpOptions;
     use pinnace_wire::zcrp::encode_idle;
     use std::net::UdpSocket;
     use std::sync::mpsc;

@@ -15,6 +15,7 @@ use crate::Error;
 use crate::carrier::{Carrier, Carry, Framed, piece_bytes};
 use crate::daemon::{Client, Registration};
 use crate::endpoint::{Connection, EndpointOptions, Parts};
+use crate::lock::lock;
 use crate::network::host_of;
 use crate::qmp::Stream;
 use crate::service::{Method, Path, PathClass, Pattern, Service};
@@ -62,7 +63,7 @@ struct Inbox {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inbox)
     }
 
     /// Somebody listens from now on; false: somebody does already.

@@ -8,7 +8,7 @@ use super::options::Path;
 use super::port::{self, Halves, Port};
 use super::{Config, Options, Receiver, Sender, UnitSize};
 use crate::Error;
-use pinnace_link::{UdpLink, UdpOptions};
+use pinnace_link::UdpLink;
 use pinnace_runtime::Call;
 use pinnace_zcrp::Zcrp;
 use std::io;
@@ -48,8 +48,7 @@ impl Channel {
     /// # Errors
     /// If one of them is no connected datagram socket, or the system has no descriptors left.
     pub fn from_sockets(incoming: OwnedFd, outgoing: OwnedFd, options: &Options) -> Result<Self, Error> {
-        let udp = UdpOptions { ecn: false, ..options.udp.clone() };
-        let link = UdpLink::from_sockets(incoming, outgoing, &udp)
+        let link = UdpLink::from_sockets(incoming, outgoing, &options.udp(false))
             .map_err(|error| Error::io("cannot use the socket", error))?;
         let path = Path::of_udp(&link);
         let port =

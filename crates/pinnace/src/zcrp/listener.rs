@@ -14,7 +14,7 @@ use super::{Options, Receiver, Sender};
 use crate::Error;
 use crate::network::with_port;
 use pinnace_core::{Address, ReceivePlan};
-use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, UdpLink, UdpOptions};
+use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, UdpLink};
 use pinnace_wire::zcrp::{TRAILER_BYTES, Trailer};
 use std::collections::VecDeque;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -41,7 +41,7 @@ impl Listener {
     /// If the address does not resolve or cannot be bound: it may be taken.
     pub fn bind(address: impl ToSocketAddrs, options: &Options) -> Result<Self, Error> {
         let address = port::resolve(address)?;
-        let link = UdpLink::bind(address, &hears_everybody(options)).map_err(|error| Error::listen(address, error))?;
+        let link = UdpLink::bind(address, &options.udp(true)).map_err(|error| Error::listen(address, error))?;
         Ok(Self::on(link, VecDeque::new(), options.clone(), Served::default()))
     }
 
@@ -178,7 +178,7 @@ impl Listener {
             };
             // What a link that hears everybody cannot tell: how the first one is reached, and from which address. One that
             // cannot be reached is not the peer: anybody can name such an address.
-            match UdpLink::connect(None, peer, &self.options.udp) {
+            match UdpLink::connect(None, peer, &self.options.udp(false)) {
                 Ok(probe) => return Ok((peer, introduction, probe)),
                 Err(error) if is_of_this_host(&error) => {
                     return Err(Error::io(format!("cannot answer {peer}"), error));
@@ -201,10 +201,8 @@ impl Listener {
             for _ in 0..STRANGERS_A_LOOK {
                 match self.link.receive(&plan, &memory, &mut reads).map_err(failed)? {
                     ReadOutcome::Received(received) => {
-                        let mut pieces = Vec::new();
                         // Others may have come with it in one read, such as a request of its own: they come again.
-                        reads.pieces(received.segment.min(received.bytes), &mut pieces);
-                        let idle = is_idle(&pieces.concat());
+                        let idle = is_idle(&reads.pooled(received.segment.min(received.bytes)));
                         if let (true, Address::Inet(peer)) = (idle && !received.truncated, received.meta.source)
                             && !self.served.has(peer)
                         {
@@ -226,11 +224,6 @@ impl Listener {
             }
         }
     }
-}
-
-/// Until there is a peer, answers leave from the address that it wrote to.
-pub(super) fn hears_everybody(options: &Options) -> UdpOptions {
-    UdpOptions { local_address: true, ..options.udp.clone() }
 }
 
 /// Whether it is this host that has no sockets left, and not the address that is none.

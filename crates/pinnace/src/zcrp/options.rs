@@ -40,7 +40,8 @@ pub struct Options {
     pub peer_timeout: Duration,
     /// Whether a background thread keeps the protocol going while no thread waits.
     pub worker: bool,
-    /// The socket's own settings.
+    /// The socket's own settings; what they say of ECN does not count: no acknowledgement of ZCRP's could tell the sender of
+    /// marks.
     pub udp: UdpOptions,
     /// Write every datagram to this file, for Wireshark.
     pub capture: Option<PathBuf>,
@@ -61,7 +62,7 @@ impl Default for Options {
             window_bytes: None,
             peer_timeout: Duration::from_secs(10),
             worker: true,
-            udp: UdpOptions { ecn: false, local_address: false, ..UdpOptions::default() },
+            udp: UdpOptions::default(),
             capture: None,
             fault: None,
             seed: None,
@@ -70,6 +71,12 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The UDP socket's settings; open to everybody, or connected.
+    pub(crate) fn udp(&self, open: bool) -> UdpOptions {
+        // Who is open answers from the address that a datagram came to.
+        UdpOptions { ecn: false, local_address: open, ..self.udp.clone() }
+    }
+
     /// The engine's configuration for a connected link.
     pub(super) fn config(&self, path: &Path) -> Config {
         let unit_size = match self.unit_bytes {

@@ -89,7 +89,7 @@ pub(super) fn start(
 
 fn connect_link(peer: impl ToSocketAddrs, options: &Options) -> Result<(UdpLink, SocketAddr), Error> {
     let peer = resolve_peer(peer)?;
-    let link = UdpLink::connect(None, peer, &options.udp)
+    let link = UdpLink::connect(None, peer, &options.udp(false))
         .map_err(|error| Error::io(format!("cannot open a socket to {peer}"), error))?;
     Ok((link, peer))
 }

@@ -6,10 +6,11 @@
 //!
 //! Always true: at any time one link at most hears those who are nobody's peer yet.
 
-use super::listener::{hears_everybody, is_idle, is_of_this_host};
+use super::listener::{is_idle, is_of_this_host};
 use super::open_link::{CANDIDATES, Candidate};
 use super::{Listener, Options};
 use crate::Error;
+use crate::lock::lock;
 use pinnace_core::Address;
 use pinnace_link::UdpLink;
 use std::collections::VecDeque;
@@ -30,14 +31,14 @@ pub(super) type OwnLink = Arc<()>;
 impl Served {
     fn add(&self, peer: SocketAddr) -> OwnLink {
         let own = OwnLink::default();
-        let mut served = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut served = lock(&self.0);
         served.retain(|(_, own)| own.strong_count() > 0);
         served.push((peer, Arc::downgrade(&own)));
         own
     }
 
     pub(super) fn has(&self, peer: SocketAddr) -> bool {
-        let served = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let served = lock(&self.0);
         served.iter().any(|(address, own)| *address == peer && own.strong_count() > 0)
     }
 }
@@ -65,7 +66,7 @@ enum Next {
 
 impl Place {
     fn link(&self) -> MutexGuard<'_, Next> {
-        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.link)
     }
 
     /// Unless it is settled already.
@@ -114,7 +115,7 @@ impl Predecessor {
             return Followed::No;
         }
         self.reserve = None;
-        match link.connect_beside(peer, &self.place.options.udp) {
+        match link.connect_beside(peer, &self.place.options.udp(false)) {
             Ok(mut own) => {
                 let mut strays: VecDeque<Candidate> = VecDeque::new();
                 let at = own.local_address();
@@ -141,7 +142,7 @@ impl Predecessor {
     /// The link, which is a peer's, will be closed, and another takes its place if it has not gone on.
     pub(super) fn ends(self, link: UdpLink) {
         if matches!(*self.place.link(), Next::Waits)
-            && let Ok(again) = link.bind_again(self.place.bound, &hears_everybody(&self.place.options))
+            && let Ok(again) = link.bind_again(self.place.bound, &self.place.options.udp(true))
         {
             self.place.set(Next::Ready(Box::new(again), VecDeque::new()));
         }

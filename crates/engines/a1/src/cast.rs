@@ -61,6 +61,8 @@ struct GroupStream {
     has_checksum: bool,
     is_reliable: bool,
     priority: u8,
+    /// How old a message may become before it leaves, where nothing is repeated; zero: it does not matter.
+    deadline: Duration,
 }
 
 /// What a sink without room means to a message.
@@ -144,6 +146,7 @@ impl A1 {
                     has_checksum: qos.has_checksum,
                     is_reliable: qos.has_retransmission,
                     priority: qos.priority,
+                    deadline: Duration::from_micros(qos.deadline.into()),
                 })
             }
             None => None,
@@ -445,7 +448,11 @@ impl A1 {
         let Some(cast) = self.casts.get_mut(&id) else { return };
         let Some(stream) = &cast.stream else { return };
         if cast.place.is_none() && stream.sent < stream.cut {
-            cast.place = Some(self.shared.queue.push_data(stream.priority, true, Sender::Cast(id)));
+            // That of its sinks may have changed since.
+            let sinks = cast.members.iter().filter_map(|member| self.connections.lookup(member.key));
+            let joined = sinks.filter(|connection| connection.has_joined && connection.phase == Phase::Open);
+            let priority = joined.map(|connection| connection.qos.priority).min().unwrap_or(stream.priority);
+            cast.place = Some(self.shared.queue.push_data(priority, true, Sender::Cast(id)));
         }
     }
 
@@ -463,6 +470,7 @@ impl A1 {
         }
         let Some(stream) = &mut cast.stream else { return false };
         cast.blocked_on = None;
+        let before = stream.sent;
         let mut left_behind = Vec::new();
         let to = Address::Inet(SocketAddr::V4(stream.group.socket()));
         while stream.sent < stream.cut {
@@ -529,7 +537,7 @@ impl A1 {
             self.shared.queue.remove_data(place);
         }
         let (sent, blocked_on) = (stream.sent, cast.blocked_on);
-        if wrote {
+        if sent > before {
             self.on_group_sent(now, id, sent);
         } else if let Some(key) = blocked_on
             && let Some(connection) = self.connections.lookup_mut(key)
@@ -568,6 +576,12 @@ enum Turn {
 }
 
 fn next_block(members: &[Member], number: u64, now: Time, connections: &mut Connections) -> Turn {
+    for member in members {
+        // What one of them drops on the way gets numbers that none of them takes.
+        if let Some(connection) = connections.lookup_mut(member.key).filter(|connection| connection.is_talking()) {
+            connection.outgoing.drop_stale(now);
+        }
+    }
     let mut turn = Turn::OfNobody;
     for member in members {
         let Some(connection) = connections.lookup_mut(member.key) else { continue };
@@ -583,6 +597,12 @@ fn next_block(members: &[Member], number: u64, now: Time, connections: &mut Conn
 }
 
 impl GroupStream {
+    /// From when on what has not left of a message is dropped.
+    fn deadline_of(&self, now: Time, message: &Message) -> Option<Time> {
+        let usual = (!self.deadline.is_zero()).then(|| now + self.deadline);
+        message.deadline.or(usual).filter(|_| !self.is_reliable)
+    }
+
     /// That of the next block.
     fn header(&self, now: Time) -> Header {
         Header {
@@ -674,11 +694,13 @@ impl Cast {
         shared: &mut Shared,
     ) -> Vec<ContextKey> {
         let is_group = self.stream.is_some();
+        // In a group all sinks drop the same blocks: their numbers are its.
+        let of_group = self.stream.as_ref().and_then(|stream| stream.deadline_of(now, message));
         let mut touched = Vec::new();
         for member in &mut self.members {
             let Some(connection) = connections.lookup_mut(member.key) else { continue };
-            // In a group nobody is left out of a message for its age.
-            let deadline = message.deadline.or_else(|| connection.deadline(now)).filter(|_| !is_group);
+            let own = || message.deadline.or_else(|| connection.deadline(now));
+            let deadline = if is_group { of_group } else { own() };
             let message = Message { deadline, ..*message };
             let is_queued = match connection.phase {
                 Phase::Opening if is_group => {

@@ -288,6 +288,8 @@ pub(crate) struct Connection {
     pub(crate) paced_at: Option<Time>,
     /// Bytes of storage that are counted.
     pub(crate) bytes: u64,
+    /// What its small messages count for beside it.
+    pub(crate) beside: u64,
     pub(crate) lost: u64,
     pub(crate) repeated: u64,
     pub(crate) skipped: u64,
@@ -398,6 +400,7 @@ impl Connection {
             timer: None,
             paced_at: None,
             bytes: 0,
+            beside: 0,
             lost: 0,
             repeated: 0,
             skipped: 0,
@@ -450,10 +453,11 @@ impl Connection {
         let sends = self.outgoing.terms().window > 0 && self.outgoing.needs_sync();
         if sends || self.incoming.has_gaps() {
             Some(self.sync.last_at + config.sync_every)
+        } else if self.sync.asked_since.is_some() {
+            // Who has asked is waiting for an answer, however seldom it asks.
+            Some(self.sync.last_at + ASK_EVERY.min(config.silence / QUESTIONS))
         } else if config.idle.is_zero() {
             None
-        } else if self.sync.asked_since.is_some() {
-            Some(self.sync.last_at + ASK_EVERY.min(config.silence / QUESTIONS))
         } else {
             Some(self.last_heard.max(self.sync.last_at) + config.idle)
         }

@@ -183,7 +183,7 @@ pub(crate) fn sending(own: &Qos, peer: &Qos) -> Terms {
         block_bytes: own.block_size.min(peer.block_size),
         reliable: own.has_retransmission,
         window: window(own, peer),
-        max_message: own.largest_sent.into(),
+        max_message: own.largest_sent.min(peer.largest_received).into(),
         outstanding: own.outstanding.into(),
         average: rate.0,
         burst: rate.1.into(),
@@ -227,6 +227,16 @@ mod tests {
         assert_eq!(receiving(&small, &record(), false).window, 34 * 3);
         assert_eq!(sending(&record(), &small).block_bytes, 300);
         assert_eq!(sending(&Qos { largest_sent: 0, ..record() }, &small).window, 0, "nothing is ever sent");
+    }
+
+    //= A-11 test
+    #[test]
+    fn nothing_longer_is_sent_than_the_peer_takes_now() {
+        let lowered = Qos { largest_received: 500, ..record() };
+        assert_eq!(
+            (sending(&record(), &record()).max_message, sending(&record(), &lowered).max_message),
+            (10_000, 500)
+        );
     }
 
     //= A-13 test

@@ -7,7 +7,7 @@
 
 use crate::connection::{Answered, Connection, GROUP_DELAY, Phase, Repeated, Role, SaidSent};
 use crate::engine::A1;
-use crate::incoming::{Arrival, Fate, Synced};
+use crate::incoming::{Arrival, Fate, LEAST_COST, Synced};
 use crate::shared::Shared;
 use crate::{Event, Failure, qos};
 use core::ops::Range;
@@ -199,13 +199,21 @@ impl Connection {
             starts: block.is_start(),
             ends: block.is_end(),
         };
-        let room = shared.config.limits.bytes.saturating_sub(shared.bytes);
+        // What makes others readable has room wherever its bytes have.
+        let is_vital = number == self.incoming.next_expected() && self.incoming.readable().is_none();
+        let beside = if is_vital { 0 } else { shared.beside };
+        let room = shared.config.limits.bytes.saturating_sub(shared.bytes + beside);
+        if len == 0 && room < LEAST_COST && !is_vital {
+            shared.counters.blocks_dropped += 1;
+            return;
+        }
         let mut allocated = 0;
         let took = self.incoming.on_block(now, &arrival, &mut |bytes| {
-            if bytes > room - allocated.min(room) {
+            let cost = if is_vital { bytes } else { bytes.max(LEAST_COST) };
+            if cost > room - allocated.min(room) {
                 return None;
             }
-            allocated += bytes;
+            allocated += cost;
             rx.allocate(bytes, &[])
         });
         let counters = &mut shared.counters;
@@ -233,7 +241,9 @@ impl Connection {
     pub(crate) fn count_bytes(&mut self, shared: &mut Shared) {
         let bytes = self.incoming.allocated();
         shared.bytes = shared.bytes + bytes - self.bytes;
-        self.bytes = bytes;
+        let beside = self.incoming.beside();
+        shared.beside = shared.beside + beside - self.beside;
+        (self.bytes, self.beside) = (bytes, beside);
     }
 
     /// The edge of a datagram that says nothing else about our blocks.
@@ -255,7 +265,11 @@ impl Connection {
             (Phase::Open, Body::Close(CloseCode::Normal)) if self.waits_for_group(now, header, true) => {}
             (Phase::Open | Phase::Closing, Body::Close(code)) => self.on_close(now, shared, header, *code),
             (Phase::TimeWait(_), Body::Close(code)) => self.answer_close(header, *code),
-            (Phase::Closing, Body::CloseReply(_)) => self.on_close_reply(now, shared),
+            (Phase::Closing, Body::CloseReply(_)) => self.on_close_reply(now, shared, header),
+            (Phase::Closing, Body::Ack(ranges)) if !self.is_told => {
+                shared.counters.answers_received += 1;
+                self.on_ack(now, shared, header, Said::Ack(*ranges));
+            }
             (Phase::Open, Body::Ack(ranges)) => {
                 shared.counters.answers_received += 1;
                 self.on_ack(now, shared, header, Said::Ack(*ranges));
@@ -490,8 +504,15 @@ impl Connection {
         self.conclude(shared, result);
     }
 
-    fn on_close_reply(&mut self, now: Time, shared: &mut Shared) {
+    fn on_close_reply(&mut self, now: Time, shared: &mut Shared, header: &Header) {
         self.close.stop();
+        if !self.is_told {
+            // It says how far it has got: what was on its way when we stopped waiting may have arrived.
+            self.on_ack(now, shared, header, Said::Nack);
+            if self.outgoing.is_flushed() {
+                self.failure.take_if(|failure| *failure == Failure::LingerOver);
+            }
+        }
         self.phase = Phase::TimeWait(now + shared.config.time_wait);
         self.end_closing(shared);
     }

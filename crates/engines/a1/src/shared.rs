@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) departure: Departure<Payer>,
     /// Bytes of storage that the driver allocated and the application has not taken.
     pub(crate) bytes: u64,
+    /// What small messages count for beside it.
+    pub(crate) beside: u64,
     /// The application is still queueing.
     pub(crate) is_held: bool,
     /// Who has held back a train meanwhile.
@@ -75,6 +77,7 @@ impl Shared {
             link_at: None,
             departure: Departure::default(),
             bytes: 0,
+            beside: 0,
             is_held: false,
             held: Vec::new(),
             tickets: 0,

@@ -415,6 +415,31 @@ fn a_window_full_of_blocks_is_all_that_is_kept() {
     assert_eq!((half.a1().connections(), half.a1().bytes()), (0, 0));
 }
 
+#[test]
+fn messages_of_a_byte_take_no_more_memory_than_is_allowed() {
+    let limits = Limits { bytes: 64 << 10, ..Limits::default() };
+    for len in [1, 0] {
+        let mut half = server_of(Config { limits: limits.clone(), ..config(record()) });
+        half.advance(Duration::from_millis(5));
+        let mut liar = Liar::new(PEER, 0x77, record());
+        liar.connect(&mut half, PORT);
+        // All but the first: nobody can read them.
+        for number in 1..400 {
+            half.feed(PEER, &liar.block(number, number, (0, 1), &vec![1; len]).bytes());
+        }
+        let dropped = half.a1().counters().blocks_dropped;
+        assert_eq!(dropped, 399 - (64 << 10) / 256, "{len}");
+        half.take();
+        // For the first there is room nevertheless: with it all can be read.
+        let id = accepted(&half)[0];
+        half.feed(PEER, &liar.block(0, 0, (0, 1), &[1; 50]).bytes());
+        assert_eq!(half.a1().counters().blocks_dropped, dropped, "{len}");
+        assert_eq!(read(&mut half, id), 50 + 256 * len as u64);
+        half.feed(PEER, &liar.block(300, 300, (0, 1), &vec![1; len]).bytes());
+        assert_eq!(half.a1().counters().blocks_dropped, dropped, "there is room again");
+    }
+}
+
 /// An engine that has sent 50 blocks, of which nothing is acknowledged.
 fn sending() -> (Half, Liar, ConnectionId) {
     let (mut half, liar, id) = connected(record());

@@ -95,6 +95,20 @@ fn crossing_closes_are_both_answered() {
 
 //= A-18 test
 #[test]
+fn what_arrives_behind_the_end_of_the_linger_counts_as_delivered() {
+    // Half a round trip more than it waits: the answer to CLOSE says how far the peer has got.
+    let client = Program::opening(reliable(), patterns(&[1000, 500]), Some(Duration::from_millis(100)));
+    let mut world = world(21, reliable(), "delay=150ms", Program::listening(vec![], None), client);
+    quiet(&mut world);
+    let here = seen(&world, CLIENT);
+    assert_eq!((here.closed.clone(), here.delivered()), (Some(Ok(())), 2));
+    let there = seen(&world, SERVER);
+    assert_eq!((there.closed.clone(), there.messages.clone()), (Some(Ok(())), patterns(&[1000, 500])));
+    clean(&world);
+}
+
+//= A-18 test
+#[test]
 fn linger_is_bounded() {
     let qos = Qos { largest_sent: 15_000, largest_received: 15_000, outstanding: 8, ..reliable() };
     let messages: Vec<_> = (0..3).map(|index| pattern(13_000, index)).collect();

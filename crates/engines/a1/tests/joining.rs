@@ -6,7 +6,7 @@ use core::num::NonZeroU32;
 use core::time::Duration;
 use half::liar::{Liar, Lie};
 use half::{Got, Half, config, record};
-use pinnace_a1::{Address as Name, CastId, Event, Group, Output, Qos, SlowSink};
+use pinnace_a1::{Address as Name, CastId, Config, Event, Group, Output, Qos, SlowSink};
 use pinnace_core::{Address, Engine};
 use pinnace_wire::a1::{Body, Change, Header, Kind};
 use std::collections::BTreeSet;
@@ -186,6 +186,107 @@ fn a_raw_sink_has_time_to_read_what_its_group_was_sent_before_it_is_told_the_end
     assert_eq!(closed(&mut half), []);
     half.advance(Duration::from_millis(3));
     assert_eq!(closed(&mut half), [second.address]);
+}
+
+//= A-15 test
+#[test]
+fn what_is_too_old_leaves_neither_to_a_group_nor_to_anybody_in_it() {
+    let group_address = Address::Inet(group().socket().into());
+    // One more sink joins, or gets everything over its own connection.
+    for (by_message, joins) in [(false, true), (true, true), (false, false)] {
+        let deadline = if by_message { 0 } else { 25_000 };
+        let rate = Qos { send_average: 10_000, send_burst: 100, outstanding: 40, ..record() };
+        let qos = Qos { has_retransmission: false, deadline, ..rate };
+        let (mut half, cast, first) = source(qos);
+        let mut second = Liar::new(Address::Node(2), 0x22, qos);
+        let open = add(&mut half, cast, &second);
+        half.feed(second.address, &second.accept_as(&open, joins));
+        let start = open.header().sequence;
+        half.take();
+        let (mut to_group, mut to_second) = (Vec::new(), Vec::new());
+        // A block takes 10 ms: of ten that are queued at once three leave in time, and so of those queued later.
+        for step in 0..60 {
+            if step == 0 || step == 40 {
+                let until = half.now + Duration::from_millis(25);
+                for _ in 0..10 {
+                    let buffer = half.memory.add(vec![1; 100]);
+                    let output = Output::new(buffer, 100);
+                    let output = Output { deadline: by_message.then_some(until), ..output };
+                    half.call(|engine, now| engine.cast_send(now, cast, output)).expect("room");
+                }
+            }
+            let sent = half.take();
+            let numbers = |to| blocks(&sent, to, start).into_iter().map(|(number, _)| number);
+            to_group.extend(numbers(group_address));
+            to_second.extend(numbers(second.address));
+            for sink in [&first, &second] {
+                half.feed(sink.address, &sink.answer(Kind::Ack, if step < 40 { 0 } else { 10 }, &[]).bytes());
+            }
+            half.advance(Duration::from_millis(2));
+        }
+        let in_time = [0, 1, 2, 10, 11, 12];
+        assert_eq!(to_group, in_time, "{by_message} {joins}");
+        assert_eq!(to_second, if joins { &[][..] } else { &in_time }, "{by_message} {joins}");
+        let told = half.events.iter().filter_map(|event| match event {
+            Event::Cast { delivered, sinks, .. } => Some((*delivered, *sinks)),
+            _ => None,
+        });
+        let told = told.collect::<Vec<_>>();
+        assert_eq!(told.iter().filter(|told| **told == (2, 2)).count(), 6, "{told:?}");
+        assert_eq!(told.iter().filter(|told| **told == (0, 2)).count(), 14, "{told:?}");
+    }
+}
+
+//= A-11, A-12 test
+#[test]
+fn a_group_has_the_priority_that_its_sinks_have_now() {
+    let qos = Qos { priority: 100, largest_sent: 100_000, largest_received: 100_000, ..record() };
+    // All of them together have a rate, so that what goes first is a choice.
+    let mut half = Half::new(Config { link_average: 132_000, ..config(qos) });
+    half.advance(Duration::from_millis(5));
+    let cast = half.call(|engine, _| engine.cast(SlowSink::Block, Some((group(), qos)))).expect("room");
+    let mut first = Liar::new(Address::Node(1), 0x11, qos);
+    let open = add(&mut half, cast, &first);
+    half.feed(first.address, &first.accept_as(&open, true));
+    half.take();
+    // Beside it a connection that goes before it, and then behind it.
+    let mut other = Liar { window: 4000, ..Liar::new(Address::Node(3), 0x33, Qos { priority: 150, ..qos }) };
+    let name = Name { host: 1, port: 9 };
+    half.call(|engine, now| engine.open(now, other.address, name, other.qos)).expect("room");
+    let open = half.take().into_iter().find(|got| got.to == other.address).expect("an OPEN");
+    half.feed(other.address, &other.accept(&open));
+    half.take();
+    let id = half.events.iter().rev().find_map(|event| match event {
+        Event::Connected { connection } => Some(*connection),
+        _ => None,
+    });
+    let id = id.expect("it is connected");
+    let sink = half.a1().sinks(cast)[0];
+    let mut acked = 0;
+    for (priority, group_first) in [(None, true), (Some(200), false)] {
+        if let Some(priority) = priority {
+            let lower = Qos { priority, ..qos };
+            half.call(|engine, now| engine.set_qos(now, sink, lower)).expect("within the maximum");
+            let asked = half.take().into_iter().find(|got| got.kind() == Kind::Qos).expect("a change");
+            let Some(Body::Qos(change)) = asked.body() else { panic!("{asked:?}") };
+            let (mut bytes, lie) = (Vec::new(), first.lie(Kind::QosReply));
+            pinnace_wire::a1::qos_reply(asked.header(), &change, &mut bytes);
+            half.feed(first.address, &Lie { body: bytes[32..].to_vec(), ..lie }.bytes());
+        }
+        // It takes what the link allows at once, and waits for its turns with the rest.
+        let buffer = half.memory.add(vec![2; 100_000]);
+        half.call(|engine, now| engine.send(now, id, Output::new(buffer, 100_000))).expect("room");
+        send(&mut half, cast, 100);
+        half.advance(Duration::from_secs(3));
+        let is_new = |got: &Got| got.kind() == Kind::Data && !got.header().is_retransmitted;
+        let data: Vec<_> = half.take().into_iter().filter(is_new).collect();
+        assert_eq!(data.len(), 1001);
+        let place = data.iter().position(|got| got.to != other.address).expect("one to the group");
+        assert!(if group_first { place < 600 } else { place == 1000 }, "{place}");
+        acked += 1;
+        half.feed(first.address, &first.answer(Kind::Ack, acked, &[]).bytes());
+        half.feed(other.address, &other.answer(Kind::Ack, 1000 * acked, &[]).bytes());
+    }
 }
 
 //= A-18 test

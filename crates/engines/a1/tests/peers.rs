@@ -805,6 +805,22 @@ fn whoever_is_not_heard_of_is_asked_several_times_and_then_given_up() {
 }
 
 #[test]
+fn whoever_has_asked_asks_again_even_where_nobody_is_asked_for_being_idle() {
+    let millis = Duration::from_millis;
+    let mut half = server_of(Config { idle: Duration::ZERO, silence: millis(400), ..config(record()) });
+    half.advance(millis(5));
+    let mut liar = Liar::new(PEER, 0x77, record());
+    liar.connect(&mut half, PORT);
+    half.take();
+    // The answer to its first measurement is lost.
+    half.advance(millis(250));
+    let sync = of(&half.take(), Kind::Sync).first().map(|sync| sync.header().stamp).expect("it is asked again");
+    half.feed(PEER, &Lie { stamp: sync, ..liar.answer(Kind::SyncReply, 0, &[]) }.bytes());
+    half.advance(millis(5000));
+    assert!(of(&half.take(), Kind::Sync).is_empty() && ended(&half).is_none());
+}
+
+#[test]
 fn whoever_would_measure_all_the_time_still_does_something_else() {
     let mut half = server_of(Config { sync_every: Duration::ZERO, silence: Duration::ZERO, ..config(record()) });
     half.advance(Duration::from_millis(5));

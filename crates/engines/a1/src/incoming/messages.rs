@@ -14,6 +14,9 @@ use std::collections::{BTreeMap, VecDeque};
 /// Message 0, when numbers are put on a line: low enough to wrap backwards.
 const ORIGIN: u64 = 1 << 32;
 
+/// Bytes that every message counts for at least: what is known of it, and what its storage takes beside its bytes.
+pub(crate) const LEAST_COST: u64 = 256;
+
 /// What a block says of its message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
@@ -98,6 +101,11 @@ impl Message {
         Some(BufferRange::new(self.buffer?, 0, u32::try_from(self.size).ok()?))
     }
 
+    /// What it counts for beside its storage.
+    fn beside(&self) -> u64 {
+        LEAST_COST.saturating_sub(self.capacity)
+    }
+
     /// Bytes of storage that it has.
     pub(super) fn held(&self) -> u64 {
         if self.buffer.is_some() { self.capacity } else { 0 }
@@ -118,6 +126,8 @@ pub(super) struct Messages {
     anchor: Option<i64>,
     /// Bytes of storage.
     allocated: u64,
+    /// What small messages count for beside their storage.
+    beside: u64,
 }
 
 impl Messages {
@@ -129,6 +139,7 @@ impl Messages {
             first: ORIGIN,
             anchor: (!joins).then_some(0),
             allocated: 0,
+            beside: 0,
         }
     }
 
@@ -164,6 +175,11 @@ impl Messages {
 
     pub(super) fn allocated(&self) -> u64 {
         self.allocated
+    }
+
+    /// What small messages count for beside that.
+    pub(super) fn beside(&self) -> u64 {
+        self.beside
     }
 
     /// The message that is consumed next, if it is known.
@@ -268,6 +284,7 @@ impl Messages {
             is_begun: false,
         };
         self.allocated += capacity;
+        self.beside += message.beside();
         if !self.is_reliable {
             let mut is_next = self.anchor.is_none() || claim.message == self.first;
             if let Some(last) = self.row.back_mut() {
@@ -325,6 +342,7 @@ impl Messages {
             self.anchor = Some(message.end());
         }
         self.allocated -= message.held();
+        self.beside -= message.beside();
         Some(message)
     }
 
@@ -332,7 +350,7 @@ impl Messages {
     pub(super) fn clear(&mut self, released: &mut VecDeque<BufferId>) {
         let all = core::mem::take(&mut self.row).into_iter().chain(core::mem::take(&mut self.aside).into_values());
         released.extend(all.filter_map(|message| message.buffer));
-        self.allocated = 0;
+        (self.allocated, self.beside) = (0, 0);
     }
 
     /// Takes the buffer of the first message: it is somebody else's.

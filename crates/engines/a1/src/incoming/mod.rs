@@ -21,6 +21,7 @@ mod spares;
 mod tests;
 
 pub(crate) use acks::{Due, MAX_DELAY as MAX_ACK_DELAY};
+pub(crate) use messages::LEAST_COST;
 
 use acks::Acks;
 use core::time::Duration;
@@ -412,6 +413,11 @@ impl Incoming {
     /// Bytes of storage that are held.
     pub(crate) fn allocated(&self) -> u64 {
         self.messages.allocated() + self.spares.bytes()
+    }
+
+    /// What small messages count for beside their storage.
+    pub(crate) fn beside(&self) -> u64 {
+        self.messages.beside()
     }
 
     /// Nothing has come for a while: storage that was made ahead is released.

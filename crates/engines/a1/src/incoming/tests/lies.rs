@@ -184,3 +184,20 @@ fn memory_for_messages_follows_what_has_come_and_not_how_far_ahead_it_is() {
     assert_eq!(sums, (1..=most).sum(), "all but the first that came");
     assert!(half.incoming.messages.allocated() == u64::from(BLOCK) && !half.incoming.messages.is_in_order());
 }
+
+#[test]
+fn small_messages_count_for_what_they_take() {
+    let mut half = Half::new(policy(true));
+    for number in 1..=10 {
+        half.new_block(&block(number, number as u32, 1, 0));
+    }
+    // An empty one has no storage.
+    half.new_block(&block(11, 11, 0, 0));
+    assert_eq!(half.incoming.allocated() + half.incoming.beside(), 11 * LEAST_COST);
+    half.new_block(&block(0, 0, 1, 0));
+    for left in (0..12).rev() {
+        let part = half.incoming.readable().expect("all have come");
+        half.incoming.consume(part.len());
+        assert_eq!(half.incoming.allocated() + half.incoming.beside(), left * LEAST_COST);
+    }
+}

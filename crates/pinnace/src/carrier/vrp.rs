@@ -327,6 +327,8 @@ impl Vrp {
                 }
             }
         }
+        // What the last question has made void: who hears nothing but questions would count from there for ever.
+        self.foretell(self.out()?, None);
         incoming.asked = Some((self.open(&Control::new(Kind::Alive, self.nonce))?, now));
         Ok(())
     }

@@ -30,10 +30,9 @@ impl Incoming {
         if let Some(incomplete) = frame.incomplete() {
             // What was asked for in a run comes in a run. Then the sender goes on where it was.
             let decider = &incomplete.decider;
-            for packet in (from..decider.next_expected()).take_while(|packet| !decider.is_valid(*packet)) {
-                if !slots.add(frame, packet) {
-                    return;
-                }
+            let missing = (from..decider.next_expected()).take_while(|packet| !decider.is_valid(*packet));
+            if !slots.add(frame, missing) {
+                return;
             }
         }
         let turn = self.turn.filter(|&(index, id)| self.frame(index, id).is_some());
@@ -57,10 +56,8 @@ impl Incoming {
             let had = if turn == 0 { from.saturating_sub(frame.turns.began) } else { 0 };
             let span = frame.turns.span().filter(|span| *span >= had && frame.turns.followed_by.is_some());
             let end = frame.planned_end().min(span.map_or(u32::MAX, |span| from.saturating_add(span - had)));
-            for packet in from..end {
-                if !slots.add(frame, packet) {
-                    return;
-                }
+            if !slots.add(frame, from..end) {
+                return;
             }
             let Some(next) = frame.turns.followed_by else { break };
             match known {
@@ -85,10 +82,8 @@ impl Incoming {
         let Some(source) = self.sources.find(&frame.source) else { return };
         let behind = source.frames.range(frame.number + 1..).filter_map(|(_, &index)| self.frames.get(index));
         for frame in behind.filter(|frame| !frame.has_data).take(MOST_TURNS) {
-            for packet in 0..frame.planned_end() {
-                if !slots.add(frame, packet) {
-                    return;
-                }
+            if !slots.add(frame, 0..frame.planned_end()) {
+                return;
             }
         }
     }
@@ -114,18 +109,22 @@ struct Slots<'a> {
 }
 
 impl Slots<'_> {
-    /// Foresees a packet; says whether others may follow in the same read.
-    fn add(&mut self, frame: &Frame, packet: u32) -> bool {
+    /// Foresees packets of a frame; says whether those of another may follow in the same read. Looks at one more than there
+    /// are slots: a peer chooses how many packets its frames have.
+    fn add(&mut self, frame: &Frame, packets: impl Iterator<Item = u32>) -> bool {
         let Some(incomplete) = frame.incomplete() else { return true };
-        let place = frame.place(incomplete.buffer, packet);
-        match place.len.cmp(self.datagram.get_or_insert(place.len)) {
-            Ordering::Less => {
-                self.tail.get_or_insert(place);
-                true
+        for packet in packets {
+            let place = frame.place(incomplete.buffer, packet);
+            match place.len.cmp(self.datagram.get_or_insert(place.len)) {
+                Ordering::Less => {
+                    self.tail.get_or_insert(place);
+                    return true;
+                }
+                Ordering::Equal if self.push(place) => {}
+                Ordering::Equal | Ordering::Greater => return false,
             }
-            Ordering::Equal => self.push(place),
-            Ordering::Greater => false,
         }
+        true
     }
 
     fn push(&mut self, place: BufferRange) -> bool {
@@ -142,5 +141,52 @@ impl Slots<'_> {
         if let Some(tail) = self.tail {
             self.push(tail);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Timer;
+    use super::super::answer::Notes;
+    use super::super::frame::Incomplete;
+    use super::super::offer::Offer;
+    use super::*;
+    use pinnace_core::{Address, BufferId, LossContract, Time, TimerWheel};
+
+    fn frame(packets: u32, packet_bytes: u16) -> Frame {
+        let offer = Offer {
+            number: 0,
+            size: packets * u32::from(packet_bytes),
+            packet_bytes,
+            packets,
+            contract: LossContract::reliable(),
+            floor: 0,
+            window: 64,
+            epoch: None,
+            inline: None,
+            closes_before: false,
+            closes_after: false,
+        };
+        let incomplete = Incomplete::new(&offer, Incomplete::decider(&offer), BufferId::new(0));
+        let timer = TimerWheel::new(Time::ZERO).insert(Time::ZERO, Timer::Life(0));
+        let from = Address::Node(1);
+        Frame::new(Time::ZERO, FrameId(0), from, None, &offer, incomplete, Notes::default(), timer)
+    }
+
+    #[test]
+    fn no_more_packets_are_looked_at_than_a_read_can_bring() {
+        let mut plan = ReceivePlan::new();
+        plan.reset(64);
+        let mut slots = Slots { left: plan.datagrams(), plan: &mut plan, datagram: None, tail: None };
+        let mut looked_at = |frame: &Frame| {
+            let mut count = 0;
+            let goes_on = slots.add(frame, (0..frame.packets).inspect(|_| count += 1));
+            (count, goes_on)
+        };
+        assert_eq!(looked_at(&frame(2, 100)), (2, true));
+        // A peer may have thousands of packets of a byte each under way, in dozens of frames.
+        assert_eq!(looked_at(&frame(16_384, 1)), (1, true));
+        assert_eq!(looked_at(&frame(16_384, 100)), (63, false));
+        assert_eq!(looked_at(&frame(16_384, 101)), (1, false));
     }
 }

@@ -6,7 +6,12 @@
 use super::{OutFrame, Outgoing, Path, SMALL, State, header};
 use crate::event::{Failure, Refused};
 use crate::terms::FrameSpec;
+use core::time::Duration;
 use pinnace_core::Time;
+
+/// How long a receiver keeps a frame of which nothing comes, if it was not told otherwise (specs/vrp.md, 2): whatever ours is, the
+/// receiver may have this one.
+const USUAL_LIFE: Duration = Duration::from_secs(5);
 
 /// A number that was announced, and that no frame comes with: who restores the order by the numbers need not wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +26,8 @@ impl Outgoing {
     /// Says that a frame of this size, these terms, and this `P` and `W` will be sent soon: its header goes ahead, and the frame
     /// that is sent then need not wait a round trip for the receiver's answer. The buffer and the deadlines of `frame` do not
     /// count.
-    /// Only a hint: nothing happens if no such frame comes within two fifths of the life time-out, or if it is small.
+    /// Only a hint: nothing happens if no such frame comes within two fifths of the life time-out, two seconds at most, or if it
+    /// is small.
     ///
     /// # Errors
     /// [`Refused`], as the send would.
@@ -79,7 +85,7 @@ impl Outgoing {
         self.next_ticket += 1;
         frame.is_announced = true;
         self.announcements += 1;
-        frame.give_up_at = Some(now + self.config.life_timeout.saturating_mul(2) / 5);
+        frame.give_up_at = Some(now + self.config.life_timeout.min(USUAL_LIFE) * 2 / 5);
         self.begin(now, Box::new(frame), number);
         Ok(())
     }

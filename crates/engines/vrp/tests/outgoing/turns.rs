@@ -253,6 +253,19 @@ fn where_order_counts_the_next_frame_is_the_announced_one_or_its_number_is_void(
 }
 
 #[test]
+fn an_announcement_does_not_outlive_the_block_that_its_receiver_keeps() {
+    // However patient the sender is: it does not know how patient the receiver is.
+    let mut half = Half::open(&Config { life_timeout: Duration::from_secs(60), ..config() });
+    half.call(|tx, now| tx.announce(now, FrameSpec::new(BufferId::new(u32::MAX), 20_000))).unwrap();
+    let announced = number(&half.take_headers()[0]);
+    half.say(announced, &[Tag::FrameOk(announced)]);
+    half.advance(ms(2200));
+    assert!(crate::half::closes(&half.take()).contains(&announced));
+    let (sent, _) = half.begin(20_000, |_| ());
+    assert_ne!(sent, announced);
+}
+
+#[test]
 fn without_order_one_frame_is_announced_at_a_time_and_no_number_is_void() {
     let mut half = Half::open(&config());
     let announce = |half: &mut Half, size| {

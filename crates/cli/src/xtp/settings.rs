@@ -292,9 +292,6 @@ pub(super) struct Programming {
     retry_count: Option<u32>,
 }
 
-/// The longest wait for an answer where round trips are short.
-const SHORT_WAIT: Duration = Duration::from_millis(160);
-
 impl Programming {
     /// What of it belongs to the endpoint.
     pub(super) fn apply(&self, options: Options) -> Options {
@@ -318,7 +315,7 @@ impl Programming {
         }
         if let Some(rate) = self.rate {
             let wrong = |_| Error::usage("--rate: XTP says rates in 32 bits, of bytes a second: 34 Gbit/s at most");
-            block.output_rate = u32::try_from((rate / 8).max(1)).map_err(wrong)?;
+            block.output_rate = u32::try_from(units::byte_rate(rate)).map_err(wrong)?;
             block.output_burst = self.burst.map_or(0, |burst| u32::try_from(burst).unwrap_or(u32::MAX));
         }
         if let Some(maxdata) = self.maxdata {
@@ -327,9 +324,8 @@ impl Programming {
         block.go_back_n = self.go_back_n;
         // What comes from a file can wait; only who says a rate has a clock to follow.
         block.holds_back = self.rate.is_none();
-        let expiries = timeout.as_millis() / SHORT_WAIT.as_millis();
-        block.retry_count = self.retry_count.unwrap_or(block.retry_count + expiries as u32);
-        (block.ctimer, block.ctimeout) = (timeout / 2, timeout / 2);
+        block = block.patient(timeout);
+        block.retry_count = self.retry_count.unwrap_or(block.retry_count);
         Ok(block)
     }
 }

@@ -120,7 +120,7 @@ impl Xtp {
         self.change(now, context, |context| {
             if context.phase == Phase::Fresh && context.role == Role::Initiator {
                 context.first.is_alone = true;
-                context.begin();
+                context.begin(now);
             }
             Ok(())
         })
@@ -174,7 +174,7 @@ impl Xtp {
                 }
             }
             context.answer_by = None;
-            context.begin();
+            context.begin(now);
             Ok(ticket)
         })
     }
@@ -194,7 +194,7 @@ impl Xtp {
             }
             let when_delivered = when_delivered && !context.is_group();
             context.ask_due = Some(if when_delivered { Asking::Deferred } else { Asking::Status });
-            context.begin();
+            context.begin(now);
             Ok(())
         })
     }
@@ -232,7 +232,7 @@ impl Xtp {
             if context.outgoing.end().is_none() {
                 context.outgoing.shut();
             }
-            context.begin();
+            context.begin(now);
             Ok(())
         })
     }
@@ -258,6 +258,10 @@ impl Xtp {
                 self.change(now, context, |context| {
                     if context.role == Role::Initiator {
                         context.is_abbreviated = true;
+                        // RCLOSE would have gone with it.
+                        if context.wclose_sent && !context.service.is_one_message() {
+                            context.stop_reading();
+                        }
                     }
                     Ok(())
                 })?;
@@ -299,12 +303,7 @@ impl Xtp {
             return if is_reading { self.leave(now, context) } else { Ok(()) };
         }
         self.change(now, context, |context| {
-            if !context.reading.is_broken_off() && !context.incoming.is_complete() {
-                context.reading.break_off();
-                if context.phase == Phase::Active && context.heard {
-                    context.owe_unasked();
-                }
-            }
+            context.stop_reading();
             Ok(())
         })
     }

@@ -176,6 +176,9 @@ pub struct ControlBlock {
     pub is_rate_binding: bool,
 }
 
+/// The longest wait for an answer where round trips are short: so often an answer may be missing in a given time.
+const SHORT_WAIT: Duration = Duration::from_millis(160);
+
 /// Bytes that may be sent ahead (3.13).
 const USUAL_WINDOW: u32 = 262_144;
 
@@ -212,6 +215,23 @@ impl ControlBlock {
             sreq_every: 16,
             is_rate_binding: false,
         }
+    }
+
+    /// As it is, but a peer is taken for gone after `timeout`, or some round trips more where these are long (X-11).
+    ///
+    /// ```
+    /// use pinnace_xtp::ControlBlock;
+    /// use std::time::Duration;
+    ///
+    /// let block = ControlBlock::default().patient(Duration::from_secs(16));
+    /// assert_eq!((block.ctimer + block.ctimeout, block.retry_count), (Duration::from_secs(16), 106));
+    /// ```
+    #[must_use]
+    pub fn patient(mut self, timeout: Duration) -> Self {
+        (self.ctimer, self.ctimeout) = (timeout / 2, timeout / 2);
+        let expiries = (timeout.as_millis() / SHORT_WAIT.as_millis()).min(1 << 16);
+        self.retry_count += expiries as u32;
+        self
     }
 
     /// What is taken and sent, of a stream of `service` (specs/xtp.md, 3.12).

@@ -210,10 +210,22 @@ impl Context {
     }
 
     /// The application has said something: the FIRST leaves, if it has not been made.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self, now: Time) {
         if self.phase == Phase::Fresh {
             self.first.is_due = true;
             self.phase = Phase::Active;
+            // Nobody owed us a word before.
+            self.last_heard = now;
+        }
+    }
+
+    /// RCLOSE, and whatever is missing will never be read.
+    pub(crate) fn stop_reading(&mut self) {
+        if !self.reading.is_broken_off() && !self.incoming.is_complete() {
+            self.reading.break_off();
+            if self.phase == Phase::Active && self.heard {
+                self.owe_unasked();
+            }
         }
     }
 
@@ -604,7 +616,7 @@ impl Context {
         }
         while let Some(done) = self.outgoing.poll_done() {
             let (context, ticket, buffer) = (self.id(), done.ticket, done.buffer);
-            let delivered = self.failure.is_none();
+            let delivered = !done.is_cut;
             shared.events.push_back(Event::Sent { context, ticket, buffer, delivered });
         }
     }

@@ -525,12 +525,14 @@ impl Context {
             // The request's end asks nothing: the response answers it.
             (Service::Transaction, Role::Initiator) if cut.ends && !cut.is_repetition => Asking::No,
             _ => {
-                let wanted = self.asks_at.front().filter(|(point, _)| *point <= cut.high());
+                let within = self.asks_at.iter().take_while(|(point, _)| *point <= cut.high());
+                let wanted = within.map(|(_, asking)| *asking);
+                let wanted = wanted.reduce(|one, other| if one == other { one } else { Asking::Both });
                 let machine = if cut.asks || !self.is_trusted(shared) { Asking::Status } else { Asking::No };
                 match wanted {
                     // The application may take its time.
-                    Some((_, Asking::Deferred)) if machine == Asking::Status => Asking::Both,
-                    Some((_, asking)) => *asking,
+                    Some(Asking::Deferred) if machine == Asking::Status => Asking::Both,
+                    Some(asking) => asking,
                     None => machine,
                 }
             }
@@ -552,7 +554,8 @@ impl Context {
             .with_if(self.service == Service::UnackDgram, Options::END);
         let asks = match self.service {
             Service::UnackDgram | Service::UnackMulticast => false,
-            Service::Transaction => self.expiries > 0,
+            // The request's end asks nothing, as in a packet of its data.
+            Service::Transaction => self.expiries > 0 || !ends,
             _ => true,
         };
         let asking = if self.expiries > 0 { Asking::Expiry } else { Asking::Status };

@@ -49,7 +49,7 @@ pub(crate) use tags::sort;
 pub(crate) use turn::Turn;
 pub(crate) use vrp::{Vrp, Ways};
 pub(crate) use writer::dead;
-pub(crate) use xtp::{Xtp, patient, programmed};
+pub(crate) use xtp::{Xtp, programmed};
 pub(crate) use zcrp::Zcrp;
 
 use crate::endpoint::ConnectionError;

@@ -373,14 +373,3 @@ pub(crate) fn programmed(mut block: xtp::ControlBlock, service: &Service) -> xtp
     }
     block
 }
-
-/// The longest wait for an answer where round trips are short: so often an answer may be missing in a given time.
-const SHORT_WAIT: Duration = Duration::from_millis(160);
-
-/// The block of a peer that is taken for gone after `timeout`.
-pub(crate) fn patient(mut block: xtp::ControlBlock, timeout: Duration) -> xtp::ControlBlock {
-    (block.ctimer, block.ctimeout) = (timeout / 2, timeout / 2);
-    let expiries = (timeout.as_millis() / SHORT_WAIT.as_millis()).min(1 << 16);
-    block.retry_count += expiries as u32;
-    block
-}

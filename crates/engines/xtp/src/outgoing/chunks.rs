@@ -33,6 +33,8 @@ pub(crate) struct Chunk {
 pub(crate) struct Done {
     pub(crate) ticket: u64,
     pub(crate) buffer: BufferId,
+    /// Some of it was dropped before it was sent.
+    pub(crate) is_cut: bool,
 }
 
 /// Where a packet ends, and what is to be said of its ends.
@@ -53,6 +55,7 @@ struct Piece {
     buffer: BufferId,
     eom: bool,
     btag: Option<[u8; 8]>,
+    is_cut: bool,
 }
 
 impl Piece {
@@ -73,7 +76,7 @@ impl Piece {
     }
 
     fn done(&self) -> Done {
-        Done { ticket: self.ticket, buffer: self.buffer }
+        Done { ticket: self.ticket, buffer: self.buffer, is_cut: self.is_cut }
     }
 }
 
@@ -96,6 +99,7 @@ impl Chunks {
             buffer: chunk.buffer,
             eom: chunk.eom,
             btag: chunk.btag,
+            is_cut: false,
         });
     }
 
@@ -152,7 +156,7 @@ impl Chunks {
     /// Drops what has never been sent: everything from `sent` on.
     pub(super) fn cut_off(&mut self, sent: u64) {
         for piece in self.queue.range_mut(self.next..) {
-            piece.eom = false;
+            (piece.eom, piece.is_cut) = (false, true);
             piece.btag = piece.btag.filter(|_| piece.low < sent);
             piece.low = piece.low.min(sent);
             piece.high = sent;

@@ -2,7 +2,7 @@
 
 use crate::half::Got;
 use crate::scene::*;
-use pinnace_core::ControllerKind;
+use pinnace_core::{ControllerKind, Engine};
 use pinnace_wire::xtp::Kind;
 use pinnace_xtp::{Codec, Config, ControlBlock, Failure, Options, Output, Refused, Service};
 
@@ -108,6 +108,61 @@ fn noflow_ignores_alloc() {
         let sent = scene.send(200_000);
         assert_eq!(sent.iter().map(Got::len).sum::<usize>(), 200_000);
         assert!(sent.iter().all(|packet| packet.has(Options::NOFLOW)));
+    }
+}
+
+//= X-7 test
+#[test]
+fn all_that_is_asked_for_at_the_bytes_of_a_packet_is_asked() {
+    for codec in CODECS {
+        for deferred_first in [false, true] {
+            let seldom = ControlBlock { sreq_every: 0, ..block(Service::Connection) };
+            let mut scene = Scene::connected(codec, seldom, 10);
+            scene.half.call(|engine, _| engine.handle_hold(true));
+            scene.output(10, |output| output);
+            for asks_when_delivered in [deferred_first, !deferred_first] {
+                let change = |output| Output { asks: !asks_when_delivered, asks_when_delivered, ..output };
+                assert_eq!(scene.output(10, change), []);
+            }
+            // Behind them there is more, that asks for nothing.
+            let full = only(scene.output(1300, |output| output));
+            assert_eq!((full.seq, full.marks()), (scene.n(20), SREQ | DREQ), "{codec:?}");
+        }
+    }
+}
+
+//= X-7 test
+//= X-21 test
+#[test]
+fn a_request_in_parts_is_asked_about_once_when_no_more_of_it_comes() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, block(Service::Transaction));
+        scene.half.call(|engine, _| engine.handle_hold(true));
+        let first = only(scene.output(100, |output| output));
+        assert_eq!((first.kind, first.marks()), (Kind::First, NONE));
+        scene.half.call(|engine, _| engine.handle_hold(false));
+        let ask = only(scene.take());
+        assert_eq!((ask.kind, ask.seq, ask.marks()), (Kind::Data, scene.n(100), SREQ), "{codec:?}");
+        assert_eq!(scene.wait(200), []);
+        // The end of the request asks for nothing: the response answers it.
+        let status = scene.status(NONE, 100, 1000, ask.sync);
+        assert_eq!(scene.feed(&status), []);
+        assert_eq!(only(scene.send(50)).marks(), EOM | WCLOSE);
+    }
+}
+
+//= X-11 test
+#[test]
+fn the_peer_is_waited_for_from_the_first_packet_on() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, block(Service::Connection));
+        assert_eq!(scene.wait(100_000), [], "nothing was said");
+        let first = only(scene.send(100));
+        assert_eq!(first.kind, Kind::First);
+        for wait in [250, 500, 1000, 2000, 4000] {
+            assert_eq!(only(scene.due(wait)).kind, Kind::First, "{codec:?} {wait}");
+        }
+        assert_eq!(scene.closed(), None);
     }
 }
 

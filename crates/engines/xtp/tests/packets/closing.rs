@@ -82,6 +82,47 @@ fn abbreviated_close_of_an_initiator() {
 
 //= X-20 test
 #[test]
+fn an_abbreviated_close_behind_the_end_says_at_once_that_nothing_more_is_wanted() {
+    for codec in CODECS {
+        let mut scene = Scene::connected(codec, block(Service::Connection), 100);
+        let sent = only(scene.close(Close::Full));
+        assert_eq!(sent.marks(), WCLOSE | SREQ, "{codec:?}");
+        // The peer has all of it, and goes on itself.
+        let status = scene.status(RCLOSE, 100, 1000, sent.sync).sync(1001);
+        assert_eq!(scene.feed(&status), []);
+        let said = only(scene.close(Close::Abbreviated));
+        assert_eq!((said.kind, said.marks()), (Kind::Cntl, RCLOSE | WCLOSE), "{codec:?}");
+        assert_eq!(scene.close(Close::Abbreviated), [], "once");
+        let end = scene.data(all(&[WCLOSE, RCLOSE, SREQ]), 0, 100).sync(1002);
+        assert_eq!(only(scene.feed(&end)).marks(), all(&[RCLOSE, WCLOSE, END]), "{codec:?}");
+        assert_eq!(scene.closed(), Some(Ok(())));
+    }
+}
+
+//= X-20 test
+#[test]
+fn what_the_peer_has_acknowledged_was_delivered_although_it_reads_no_more() {
+    for codec in CODECS {
+        for in_data in [false, true] {
+            let mut scene = Scene::opened(codec, block(Service::Connection));
+            let echo = only(scene.send(100)).sync;
+            let status = scene.status(NONE, 100, 2000, echo).sync(1001);
+            assert_eq!(scene.feed(&status), []);
+            // One leaves whole, and of the other what there is room for.
+            scene.send(150);
+            let sent = scene.send(10_000).pop().expect("some of it leaves");
+            let end = scene.at(sent.seq) + sent.len() as u64;
+            if in_data {
+                scene.feed(&scene.data(RCLOSE, 0, 10).sync(1002));
+            }
+            scene.feed(&scene.status(RCLOSE, end, 2000, sent.sync).sync(1002));
+            assert_eq!(scene.outputs(), [true, true, false], "{codec:?} {in_data}");
+        }
+    }
+}
+
+//= X-20 test
+#[test]
 fn the_end_is_no_status_before_anything_was_heard() {
     for codec in CODECS {
         let ends = |scene: &mut Scene| {

@@ -148,6 +148,18 @@ fn what_was_written_arrives_although_the_socket_is_closed() {
 }
 
 #[test]
+fn after_the_end_of_reading_a_read_does_not_wait() {
+    let (client, server) = pair();
+    server.write(b"not wanted").unwrap();
+    while client.readable_bytes() == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    client.shutdown(Shutdown::Read).unwrap();
+    assert!((client.readable_bytes(), client.is_readable()) == (0, true) && client.standing().is_at_end);
+    assert_eq!(client.try_read(&mut [0; 10]).unwrap(), Some(0));
+}
+
+#[test]
 fn waits_end_with_their_time_and_tries_do_not_wait() {
     let (client, server) = pair();
     client.set_read_timeout(Some(Duration::from_millis(20)));

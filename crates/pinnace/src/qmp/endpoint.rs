@@ -5,7 +5,8 @@ use super::stream::StreamId;
 use super::{Carrier, EtherAddress, Listener, Options, Pool, Stream, Way};
 use crate::network::{host_of, resolve, resolve_peer};
 use crate::xtp;
-use crate::xtp::qmp::{Stirred, interface_of, ipv4_of, way_to};
+use crate::xtp::ether::{interface_of, ipv4_of};
+use crate::xtp::qmp::{Stirred, way_to};
 use pinnace_link::Link;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
@@ -106,7 +107,7 @@ impl Endpoint {
     pub fn begin_station(&self, station: &EtherAddress, port: u16) -> io::Result<Stream> {
         let to = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
         let connection = self.inner.connect_station(station.resolve()?, to)?;
-        connection.begin_now()?;
+        connection.begin()?;
         Ok(Stream::of(self.clone(), connection))
     }
 
@@ -180,7 +181,7 @@ impl Endpoint {
     /// If the address does not resolve, or there are too many contexts.
     pub fn begin(&self, to: impl ToSocketAddrs) -> io::Result<Stream> {
         let connection = self.inner.connect(to)?;
-        connection.begin_now()?;
+        connection.begin()?;
         Ok(Stream::of(self.clone(), connection))
     }
 
@@ -204,7 +205,7 @@ impl Endpoint {
     /// If there are too many contexts.
     pub fn begin_from(&self, to: SocketAddr, port: u16) -> io::Result<Stream> {
         let connection = self.inner.connect_from(to, port)?;
-        connection.begin_now()?;
+        connection.begin()?;
         Ok(Stream::of(self.clone(), connection))
     }
 

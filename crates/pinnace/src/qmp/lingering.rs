@@ -5,10 +5,11 @@
 //! process keeps none of its parent's.
 
 use super::Endpoint;
+use crate::lock::lock;
 use crate::network::deadline;
 use pinnace_runtime::OfProcess;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -77,7 +78,7 @@ static KEPT: OfProcess<Kept> = OfProcess::new();
 
 impl Kept {
     fn lock(&self) -> MutexGuard<'_, Vec<(Endpoint, Progress)>> {
-        self.endpoints.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.endpoints)
     }
 }
 

@@ -109,8 +109,8 @@ fn reset() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the peer ended the connection in the middle, or died")
 }
 
-fn is_reset(end: Option<End>) -> bool {
-    matches!(end, Some(End::Reset | End::Died))
+fn of_reset(end: Option<End>) -> Option<socket::Errno> {
+    matches!(end, Some(End::Reset | End::Died)).then_some(socket::Errno::Reset)
 }
 
 fn timed_out() -> io::Error {
@@ -252,7 +252,7 @@ impl Shared {
 
     /// What a read finds where no byte is.
     fn end(reading: &Reading) -> io::Result<()> {
-        if matches!(reading.end, Some(End::Reset | End::Died)) { Err(reset()) } else { Ok(()) }
+        of_reset(reading.end).map_or(Ok(()), |_| Err(reset()))
     }
 
     /// Whether there are bytes to read, or else the end; waits for either.
@@ -298,18 +298,42 @@ impl Shared {
         Ok(reading.peek(into))
     }
 
-    /// Bytes that can be read at once: of the next message, so that what waits stays in its bounds.
-    pub(super) fn readable_bytes(&self) -> usize {
+    /// What the reader would find at once, and whether it would find any: bytes of the next message, so that what waits stays
+    /// in its bounds, and how the peer has ended, if nothing is before that.
+    fn seen(&self) -> (usize, bool, Option<End>) {
         // Whoever waits for bytes has the lock, and there are none.
-        let Ok(mut reading) = self.reading(Some(Instant::now())) else { return 0 };
+        let Ok(mut reading) = self.reading(Some(Instant::now())) else { return (0, self.is_shut(), None) };
         let _ = self.fetch(&mut reading, Some(Instant::now()));
-        reading.left()
+        if self.is_shut() {
+            return (0, true, reading.end);
+        }
+        (reading.left(), reading.message.is_some() || reading.end.is_some(), reading.end)
+    }
+
+    pub(super) fn readable_bytes(&self) -> usize {
+        self.seen().0
     }
 
     pub(super) fn is_readable(&self) -> bool {
-        let Ok(mut reading) = self.reading(Some(Instant::now())) else { return self.is_shut() };
-        let _ = self.fetch(&mut reading, Some(Instant::now()));
-        reading.message.is_some() || reading.end.is_some() || self.is_shut()
+        self.seen().1
+    }
+
+    /// Why the connection has ended, if the peer has gone without closing in order.
+    pub(super) fn failure(&self) -> Option<socket::Errno> {
+        of_reset(self.seen().2)
+    }
+
+    /// As the paper draws it.
+    pub(super) fn state(&self) -> State {
+        self.state_after(self.seen().2)
+    }
+
+    /// All that poll() tells of, at one moment.
+    pub(super) fn standing(&self) -> Standing {
+        let is_writable = self.is_writable();
+        let (readable_bytes, is_readable, end) = self.seen();
+        let is_at_end = readable_bytes == 0 && is_readable;
+        Standing { readable_bytes, is_at_end, is_writable, state: self.state_after(end), failure: of_reset(end) }
     }
 
     pub(super) fn is_writable(&self) -> bool {
@@ -320,11 +344,6 @@ impl Shared {
     /// Whether the peer has not closed, and lives.
     pub(super) fn is_read(&self) -> bool {
         lock(&self.channel).is_read()
-    }
-
-    /// Whether the peer has gone without closing in order.
-    pub(super) fn is_reset(&self) -> bool {
-        self.reading(Some(Instant::now())).is_ok_and(|reading| is_reset(reading.end))
     }
 
     /// How the peer has ended what it sends, also if that was not read yet; `None`: it has not, as far as is known.
@@ -574,31 +593,6 @@ impl Shared {
         let mut reading = lock(&self.reading);
         let _ = self.fetch(&mut reading, Some(Instant::now()));
         reading.message.is_some()
-    }
-
-    /// As the paper draws it.
-    pub(super) fn state(&self) -> State {
-        let has_ended = self.reading(Some(Instant::now())).ok().and_then(|reading| reading.end);
-        self.state_after(has_ended)
-    }
-
-    /// All that poll() tells of, at one moment.
-    pub(super) fn standing(&self) -> Standing {
-        let is_writable = self.is_writable();
-        // Whoever waits for bytes has the lock, and there are none.
-        let Ok(mut reading) = self.reading(Some(Instant::now())) else {
-            let is_at_end = self.is_shut();
-            return Standing { readable_bytes: 0, is_at_end, is_writable, state: State::Active, failure: None };
-        };
-        let _ = self.fetch(&mut reading, Some(Instant::now()));
-        let readable_bytes = reading.left();
-        Standing {
-            readable_bytes,
-            is_at_end: readable_bytes == 0 && (reading.message.is_some() || reading.end.is_some() || self.is_shut()),
-            is_writable,
-            state: self.state_after(reading.end),
-            failure: is_reset(reading.end).then_some(socket::Errno::Reset),
-        }
     }
 
     fn state_after(&self, has_ended: Option<End>) -> State {

@@ -106,6 +106,31 @@ fn what_ends_without_its_end_was_reset() {
 }
 
 #[test]
+fn what_a_connection_failed_with_is_known_before_anybody_reads() {
+    let (a, b) = pair();
+    a.set_linger(Some(Duration::ZERO));
+    drop(a);
+    assert!(b.failure().is_some() && b.state() == State::Quiescent && b.is_readable());
+    assert_eq!(b.failure(), b.standing().failure);
+
+    let (a, b) = pair();
+    a.write(b"rest").unwrap();
+    a.set_linger(Some(Duration::ZERO));
+    drop(a);
+    assert_eq!((b.failure(), b.readable_bytes()), (None, 4), "what came before it is read first");
+}
+
+#[test]
+fn after_the_end_of_reading_a_read_does_not_wait() {
+    let (a, b) = pair();
+    a.write(b"not wanted").unwrap();
+    assert_eq!(b.readable_bytes(), 10);
+    b.shutdown(Shutdown::Read).unwrap();
+    assert!((b.readable_bytes(), b.is_readable()) == (0, true) && b.standing().is_at_end);
+    assert_eq!(b.try_read(&mut [0; 8]).unwrap(), Some(0));
+}
+
+#[test]
 fn what_was_closed_with_bytes_unread_is_a_reset_also_while_its_end_waits_for_room() {
     let (a, b) = pair_of(2, Idle::Block);
     a.set_write_timeout(Some(Duration::from_millis(5)));

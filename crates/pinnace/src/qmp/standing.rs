@@ -15,7 +15,7 @@ use pinnace_qmp::socket::Errno;
 /// let stream = Stream::connect(listener.local_addr(), &Options::default())?;
 /// let standing = stream.standing();
 /// assert!(standing.is_writable && standing.failure.is_none());
-/// assert_eq!((standing.readable_bytes, standing.is_at_end), (0, false));
+/// assert_eq!((standing.readable_bytes, standing.is_at_end, standing.is_readable()), (0, false, false));
 /// # Ok(())
 /// # }
 /// ```
@@ -32,4 +32,11 @@ pub struct Standing {
     pub state: State,
     /// The error that has ended the connection, if there is one (SO_ERROR).
     pub failure: Option<Errno>,
+}
+
+impl Standing {
+    /// A read would not wait: bytes are there, or the end.
+    pub fn is_readable(&self) -> bool {
+        self.readable_bytes > 0 || self.is_at_end
+    }
 }

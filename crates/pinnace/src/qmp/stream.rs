@@ -3,6 +3,7 @@
 use super::shared::{End, Shared};
 use super::{Carrier, Endpoint, Options, Patience, Standing, carried, lingering};
 use crate::daemon::{Arrival, Client};
+use crate::lock::lock;
 pub(super) use crate::network::deadline;
 use crate::network::{canonical, with_port};
 use crate::places::Place;
@@ -14,7 +15,7 @@ use pinnace_qmp::socket::{Errno, Linger};
 use pinnace_runtime::WakeFd;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Which half of a stream is closed.
@@ -264,7 +265,7 @@ impl Stream {
     }
 
     fn settings(&self) -> Settings {
-        *self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.settings)
     }
 
     pub(super) fn read_timeout(&self) -> Option<Duration> {
@@ -276,7 +277,7 @@ impl Stream {
     }
 
     fn set(&self, change: impl FnOnce(&mut Settings)) {
-        change(&mut self.settings.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut lock(&self.settings));
     }
 
     /// The address of this end.
@@ -486,7 +487,7 @@ impl Stream {
     /// Bytes that can be read without waiting; over shared memory those of the next message, at least.
     pub fn readable_bytes(&self) -> usize {
         match self.inner() {
-            Inner::Engine(connection, _) => connection.readable_bytes(),
+            Inner::Engine(connection, _) => connection.qmp_standing().readable_bytes,
             Inner::Shared(shared) => shared.readable_bytes(),
         }
     }
@@ -494,7 +495,7 @@ impl Stream {
     /// Whether a read would not wait.
     pub fn is_readable(&self) -> bool {
         match self.inner() {
-            Inner::Engine(connection, _) => connection.readable_bytes() > 0 || connection.is_at_end(),
+            Inner::Engine(connection, _) => connection.qmp_standing().is_readable(),
             Inner::Shared(shared) => shared.is_readable(),
         }
     }
@@ -651,8 +652,8 @@ impl Stream {
     /// The error that has ended the connection, if there is one (SO_ERROR).
     pub fn failure(&self) -> Option<Errno> {
         match self.inner() {
-            Inner::Engine(connection, _) => connection.failure().map(Errno::of),
-            Inner::Shared(shared) => shared.is_reset().then_some(Errno::Reset),
+            Inner::Engine(connection, _) => connection.qmp_standing().failure,
+            Inner::Shared(shared) => shared.failure(),
         }
     }
 
@@ -667,7 +668,7 @@ impl Stream {
     /// Its state, as the paper draws it.
     pub fn state(&self) -> State {
         match self.inner() {
-            Inner::Engine(connection, _) => connection.qmp_state(),
+            Inner::Engine(connection, _) => connection.qmp_standing().state,
             Inner::Shared(shared) => shared.state(),
         }
     }

@@ -7,13 +7,14 @@ use super::sending;
 use super::{AddressSegment, Close, ControlBlock, Facts, Patience, SendOptions, Sending, Service};
 use crate::attempts::{Attempts, Unqueued};
 use crate::copies::Copies;
+use crate::lock::lock;
 use crate::places::{Place, topic};
 use crate::{Error, Message, Unsent};
 use pinnace_core::Address;
 use pinnace_xtp::{ContextId, Refused};
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// A stream each way, of the service Connection, IsoStream or BulkData; or one stream, to a group
@@ -69,7 +70,7 @@ impl Connection {
 
     /// What is half read. A panic elsewhere leaves it whole.
     pub(super) fn partial(&self) -> MutexGuard<'_, Partial> {
-        self.partial.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.partial)
     }
 
     /// Its service.
@@ -115,7 +116,8 @@ impl Connection {
         self.about().wait(|state| self.established(state)).await?
     }
 
-    pub(super) fn begin(&self) -> Result<(), Error> {
+    /// Sends the FIRST, and does not wait for the answer.
+    pub(crate) fn begin(&self) -> Result<(), Error> {
         self.call(|Call { now, engine, .. }| engine.connect(now, self.id))
     }
 

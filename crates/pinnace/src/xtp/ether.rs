@@ -29,7 +29,7 @@ pub(super) fn bind(interface: &str, local: SocketAddr, options: &Options) -> Res
 }
 
 /// The interface with this address of this host.
-pub(super) fn interface_of(local: IpAddr) -> Result<String, Error> {
+pub(crate) fn interface_of(local: IpAddr) -> Result<String, Error> {
     let failed = |error| Error::listen(local, error);
     let all = if_addrs::get_if_addrs().map_err(failed)?;
     all.into_iter().find(|interface| interface.ip() == local).map(|interface| interface.name).ok_or_else(|| {
@@ -39,7 +39,7 @@ pub(super) fn interface_of(local: IpAddr) -> Result<String, Error> {
 }
 
 /// The first IPv4 address of an interface.
-pub(super) fn ipv4_of(interface: &str) -> Option<Ipv4Addr> {
+pub(crate) fn ipv4_of(interface: &str) -> Option<Ipv4Addr> {
     let all = if_addrs::get_if_addrs().ok()?;
     all.into_iter().filter(|found| found.name == interface).find_map(|found| match found.ip() {
         IpAddr::V4(ip) => Some(ip),

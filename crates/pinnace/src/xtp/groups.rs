@@ -7,12 +7,13 @@
 use super::port::{Call, Port};
 use super::{Connection, ControlBlock, Endpoint, Listener, Refused, Service, Services};
 use crate::Error;
+use crate::lock::lock;
 use pinnace_core::Address;
 use pinnace_link::Memberships;
 use pinnace_xtp::ContextId;
 use std::io;
 use std::net::SocketAddrV4;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// How an endpoint comes by what is sent to groups.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Groups {
     /// asks for it in a call.)
     fn joined(&self, port: &Port) -> Option<MutexGuard<'_, Joined>> {
         let Self::Joined(joined) = self else { return None };
-        let mut joined = joined.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut joined = lock(joined);
         let Joined { memberships, contexts } = &mut *joined;
         port.inspect(|engine, _, _| {
             for (_, group) in contexts.extract_if(.., |(context, _)| engine.block(*context).is_none()) {

@@ -48,7 +48,7 @@
 mod backlog;
 mod connection;
 mod endpoint;
-mod ether;
+pub(crate) mod ether;
 mod exchange;
 mod groups;
 mod lane;

@@ -2,7 +2,7 @@
 
 use super::exchange::Exchange;
 use super::port::{self, Bound, Call, End, Names, deadline};
-use super::reading::{Look, Partial, first};
+use super::reading::{Look, Partial};
 use super::{Connection, Endpoint, Options, SendOptions, Service, ether, sending};
 use crate::counters::Seen;
 use crate::places::Place;
@@ -14,14 +14,11 @@ use pinnace_qmp::{Medium, Profile, State};
 use pinnace_runtime::WaitError;
 use pinnace_xtp::Config;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-
-/// The longest wait for an answer where round trips are short: so often an answer may be missing in a given time.
-const SHORT_WAIT: Duration = Duration::from_millis(160);
 
 /// An answer of the application may share the train of a status that is asked for, if it comes so soon.
 const COURTESY: Duration = Duration::from_micros(10);
@@ -123,9 +120,7 @@ impl Endpoint {
         };
         let mut block = profile.block(0);
         if let Some(timeout) = options.peer_timeout {
-            (block.ctimer, block.ctimeout) = (timeout / 2, timeout / 2);
-            let expiries = (timeout.as_millis() / SHORT_WAIT.as_millis()).min(1 << 16);
-            block.retry_count += expiries as u32;
+            block = block.patient(timeout);
         }
         debug_assert_eq!(block.service, Service::Connection);
         let area_bytes = options.pool.as_ref().map_or(0, |pool| pool.max_len().min(AREA_BYTES) as u32);
@@ -210,27 +205,7 @@ pub(crate) fn way_to(peer: SocketAddr, carrier: &qmp::Carrier) -> Result<(Socket
     Ok((local.map_err(|error| Error::io(format!("cannot reach {}", peer.ip()), error))?, None))
 }
 
-/// The interface of this host that has this address.
-pub(crate) fn interface_of(local: IpAddr) -> Result<String, Error> {
-    ether::interface_of(local)
-}
-
-/// The first IPv4 address of an interface.
-pub(crate) fn ipv4_of(interface: &str) -> Option<Ipv4Addr> {
-    ether::ipv4_of(interface)
-}
-
 impl Connection {
-    /// Sends the FIRST without waiting for the answer.
-    pub(crate) fn begin_now(&self) -> Result<(), Error> {
-        self.begin()
-    }
-
-    /// Where the association stands.
-    pub(crate) fn qmp_state(&self) -> State {
-        self.end.port.inspect(|engine, _, _| State::of(engine, self.id))
-    }
-
     /// All that poll() tells of, at one moment: an association ends while somebody looks, and half of an end is none.
     pub(crate) fn qmp_standing(&self) -> qmp::Standing {
         self.end.port.inspect(|engine, _, state| {
@@ -239,8 +214,12 @@ impl Connection {
             let outcome = state.association(self.place).map(|association| association.closed);
             let is_over = outcome != Some(None);
             let readable = engine.readable(self.id);
-            let readable_bytes = partial.len() + readable.as_ref().map_or(0, |readable| readable.len as usize);
-            let is_last = is_over || readable.is_none_or(|readable| readable.len == 0 && readable.is_end);
+            let (readable_bytes, is_last) = if self.is_shut() {
+                (0, true)
+            } else {
+                let bytes = partial.len() + readable.as_ref().map_or(0, |readable| readable.len as usize);
+                (bytes, is_over || readable.is_none_or(|readable| readable.len == 0 && readable.is_end))
+            };
             qmp::Standing {
                 readable_bytes,
                 is_at_end: readable_bytes == 0 && is_last,
@@ -322,7 +301,7 @@ impl Connection {
         if let Some(collected) = take_collected(&mut self.partial(), pool) {
             return collected.map(|qbuf| Look::Found(self.copied(qbuf)));
         }
-        self.look(|call, _, partial, readable| {
+        self.look(|call, connection, partial, readable| {
             if let Some(collected) = take_collected(partial, pool) {
                 return Ok((0, Some(self.copied(collected?))));
             }
@@ -335,14 +314,9 @@ impl Connection {
             }
             let len = readable.len.min(AREA_BYTES as u64) as usize;
             let mut qbuf = pool.alloc(len).ok_or_else(no_room)?;
-            let mut at = 0;
-            for part in first(&readable, len as u64) {
-                let bytes = call.memory.bytes(part);
-                qbuf[at..at + bytes.len()].copy_from_slice(bytes);
-                at += bytes.len();
-            }
-            qbuf.set_len(at);
-            Ok((at as u64, Some(self.copied(qbuf))))
+            let taken = connection.copy_first(call, &readable, &mut qbuf[..len]);
+            qbuf.set_len(taken);
+            Ok((taken as u64, Some(self.copied(qbuf))))
         })
     }
 

@@ -182,14 +182,8 @@ impl Connection {
             let Some(len) = readable.message else { return Ok((0, Some(Copied::Nothing))) };
             let most = into.len() as u64;
             let into = into.get_mut(..len as usize).ok_or(Error::MessageTooLong(most))?;
-            let mut at = 0;
-            for part in first(&readable, len) {
-                let bytes = call.memory.bytes(part);
-                into[at..at + bytes.len()].copy_from_slice(bytes);
-                at += bytes.len();
-            }
-            let holes: Vec<_> = connection.holes_of(call, len).collect();
-            holes.iter().for_each(|hole| into[hole.clone()].fill(0));
+            connection.copy_first(call, &readable, into);
+            let holes = connection.holes_of(call, len).collect();
             Ok((len, Some(Copied::Message { len: len as usize, btag: readable.btag, holes })))
         })?;
         Ok(match looked {
@@ -277,6 +271,18 @@ impl Connection {
     fn holes_of(&self, call: &Call<'_>, take: u64) -> impl Iterator<Item = Range<usize>> + use<> {
         let holes = call.engine.holes(self.id, take);
         holes.into_iter().map(|(at, len)| at as usize..(at + len) as usize)
+    }
+
+    /// Copies the first bytes out of the ring, as many as `into` has, with zeros where some are missing. Returns how many.
+    pub(super) fn copy_first(&self, call: &Call<'_>, readable: &Readable, into: &mut [u8]) -> usize {
+        let mut at = 0;
+        for part in first(readable, readable.len.min(into.len() as u64)) {
+            let bytes = call.memory.bytes(part);
+            into[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        }
+        self.holes_of(call, at as u64).for_each(|hole| into[hole].fill(0));
+        at
     }
 
     /// Whether the next `take` bytes are all missing, and as many as may be shown at once.
@@ -413,16 +419,8 @@ impl Connection {
             if collected.is_some() {
                 return Ok((0, collected));
             }
-            let mut at = 0;
-            for part in first(&readable, readable.len.min(into.len() as u64)) {
-                let bytes = call.memory.bytes(part);
-                into[at..at + bytes.len()].copy_from_slice(bytes);
-                at += bytes.len();
-            }
-            for hole in connection.holes_of(call, at as u64) {
-                into[hole].fill(0);
-            }
-            Ok((0, (at > 0).then_some(at)))
+            let seen = connection.copy_first(call, &readable, into);
+            Ok((0, (seen > 0).then_some(seen)))
         })?;
         Ok(match look {
             Look::Found(seen) => Some(seen),
@@ -441,17 +439,8 @@ impl Connection {
             if collected.is_some() {
                 return Ok((0, collected));
             }
-            let take = readable.len.min(into.len() as u64);
-            let mut at = 0;
-            for part in first(&readable, take) {
-                let bytes = call.memory.bytes(part);
-                into[at..at + bytes.len()].copy_from_slice(bytes);
-                at += bytes.len();
-            }
-            for hole in connection.holes_of(call, take) {
-                into[hole].fill(0);
-            }
-            Ok((take, (take > 0).then_some(take as usize)))
+            let taken = connection.copy_first(call, &readable, into);
+            Ok((taken as u64, (taken > 0).then_some(taken)))
         })?;
         self.partial().settle();
         Ok(match look {
@@ -660,7 +649,7 @@ fn ended<R>(closed: Option<Result<(), Failure>>) -> Result<Look<R>, Error> {
 }
 
 /// Where the first `take` bytes lie.
-pub(super) fn first(readable: &Readable, take: u64) -> impl Iterator<Item = BufferRange> {
+fn first(readable: &Readable, take: u64) -> impl Iterator<Item = BufferRange> {
     let mut left = take;
     readable.parts.into_iter().filter_map(move |part| {
         let len = left.min(u64::from(part.len));

@@ -3,6 +3,7 @@
 //! Always true: a message that was queued either came whole to the peer, or its sender is told why not.
 
 use super::Failure;
+use super::exchange::Exchange;
 use super::port::{Call, End, deadline};
 use crate::attempts::Unqueued;
 use crate::places::{Place, topic};
@@ -49,6 +50,19 @@ impl Default for SendOptions {
     }
 }
 
+/// What a refusal of the engine means to the sender of a message.
+fn unqueued<M>(state: &mut Exchange, place: Place, message: M, refused: Refused) -> Unqueued<M> {
+    let association = state.association(place);
+    let full_at =
+        (refused == Refused::Full).then(|| association.as_ref().map_or(0, |association| association.lane.ended()));
+    let error = match (refused, association.and_then(|association| association.failure())) {
+        // What has happened says more than that it is over.
+        (Refused::Closed | Refused::NoContext, Some(failure)) => Error::ContextFailed(failure),
+        _ => Error::ContextRefused(refused),
+    };
+    Unqueued { message, error, full_at }
+}
+
 /// Queues a message of an association that is here. Returns its number.
 pub(super) fn queue(
     call: &mut Call<'_>,
@@ -79,11 +93,7 @@ pub(super) fn queue_behind(
         return queue(call, place, id, message, options);
     }
     let copied = match is_full(call, place, id, (head.len() + message.len()) as u64) {
-        true => Err(Unqueued {
-            message: (),
-            error: Error::ContextRefused(Refused::Full),
-            full_at: Some(call.state.association(place).map_or(0, |association| association.lane.ended())),
-        }),
+        true => Err(unqueued(call.state, place, (), Refused::Full)),
         false => copy(call, place, id, head, false),
     };
     match copied {
@@ -120,15 +130,7 @@ fn queue_next(
         (Err(refused), _) => refused,
     };
     memory.remove(buffer);
-    let association = state.association(place);
-    let failure = association.as_ref().and_then(|association| association.failure());
-    let error = match (refused, failure) {
-        // What has happened says more than that it is over.
-        (Refused::Closed | Refused::NoContext, Some(failure)) => Error::ContextFailed(failure),
-        _ => Error::ContextRefused(refused),
-    };
-    let full_at = (refused == Refused::Full).then(|| association.map_or(0, |association| association.lane.ended()));
-    Err(Unqueued { message, error, full_at })
+    Err(unqueued(state, place, message, refused))
 }
 
 /// A stream has room for copies when this part of its queue is free.
@@ -144,38 +146,26 @@ pub(super) fn copy(
 ) -> Result<usize, Unqueued<()>> {
     // Crumbs are not worth a packet.
     let crumb = u64::from(call.engine.block(id).map_or(0, |block| block.wbufsize / CRUMB));
-    let is_full = is_full(call, place, id, crumb.min(bytes.len() as u64));
+    if is_full(call, place, id, crumb.min(bytes.len() as u64)) {
+        return Err(unqueued(call.state, place, (), Refused::Full));
+    }
     let Call { now, engine, memory, state } = call;
-    let association = state.association(place);
-    let ended = association.as_ref().map_or(0, |association| association.lane.ended());
-    let (len, room) = (bytes.len() as u64, engine.queue_room(id));
-    let refused = if !is_full {
-        let bytes = &bytes[..len.min(room) as usize];
-        let Some(buffer) = memory.allocate_copy(bytes) else {
-            let error = io::Error::from(io::ErrorKind::OutOfMemory);
-            return Err(Unqueued { message: (), error: Error::io("cannot copy bytes", error), full_at: None });
-        };
-        let output = Output { asks, ..Output::bytes(buffer, bytes.len() as u64) };
-        match (engine.send(*now, id, output), association) {
-            (Ok(ticket), Some(association)) => {
-                let number = association.lane.begin(ticket, Message::from_vec(Vec::new()));
-                association.lane.abandon(number);
-                return Ok(bytes.len());
-            }
-            (result, _) => {
-                memory.remove(buffer);
-                result.err().unwrap_or(Refused::NoContext)
-            }
+    let bytes = &bytes[..engine.queue_room(id).min(bytes.len() as u64) as usize];
+    let Some(buffer) = memory.allocate_copy(bytes) else {
+        let error = io::Error::from(io::ErrorKind::OutOfMemory);
+        return Err(Unqueued { message: (), error: Error::io("cannot copy bytes", error), full_at: None });
+    };
+    let output = Output { asks, ..Output::bytes(buffer, bytes.len() as u64) };
+    let refused = match (engine.send(*now, id, output), state.association(place)) {
+        (Ok(ticket), Some(association)) => {
+            let number = association.lane.begin(ticket, Message::from_vec(Vec::new()));
+            association.lane.abandon(number);
+            return Ok(bytes.len());
         }
-    } else {
-        Refused::Full
+        (result, _) => result.err().unwrap_or(Refused::NoContext),
     };
-    let failure = state.association(place).and_then(|association| association.failure());
-    let error = match (refused, failure) {
-        (Refused::Closed | Refused::NoContext, Some(failure)) => Error::ContextFailed(failure),
-        _ => Error::ContextRefused(refused),
-    };
-    Err(Unqueued { message: (), error, full_at: (refused == Refused::Full).then_some(ended) })
+    memory.give_back(buffer);
+    Err(unqueued(state, place, (), refused))
 }
 
 /// A message on its way out. Dropping it lets the message go on, and its buffer be freed at the end; what then becomes

@@ -4,12 +4,13 @@
 //! Always true: without options a link is what it was.
 
 use crate::Error;
+use crate::lock::lock;
 use pinnace_link::{Capture, CaptureOptions, Fault, FaultOptions, Link};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 /// Why a capture of this process is not whole: the first that failed.
 static INCOMPLETE: OnceLock<(PathBuf, io::Error)> = OnceLock::new();
@@ -83,7 +84,7 @@ pub(crate) fn faulty(link: impl Link + 'static, options: Option<&FaultOptions>) 
 /// test meets does not depend on what else the process does.
 pub(crate) fn another(options: &FaultOptions) -> FaultOptions {
     static LINKS: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
-    let mut links = LINKS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut links = lock(&LINKS);
     let count = links.entry(options.seed).or_default();
     let seed = options.seed.wrapping_add(pinnace_core::mix64(*count));
     *count += 1;

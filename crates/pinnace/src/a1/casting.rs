@@ -10,14 +10,15 @@ use super::sending::{Unsendable, copy, has_room, queue};
 use super::socket::Inner;
 use super::{Connection, Failure, Full, Group, Qos, Refused, Sending, SlowSink, Socket};
 use crate::attempts::Attempts;
+use crate::lock::lock;
 use crate::{Error, Message, Unsent};
 use pinnace_a1::CastId;
 use pinnace_runtime::Topic;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::Deref;
+use std::sync::MutexGuard;
 use std::sync::atomic::AtomicBool;
-use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A destination of a socket's messages. It has a connection of its own, which it derefs to: what the sink sends back can be
@@ -61,7 +62,7 @@ impl Casting {
 
 impl Inner {
     pub(super) fn casting(&self) -> MutexGuard<'_, Casting> {
-        self.casting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.casting)
     }
 
     /// Every sink gets what is queued, and is closed then.

@@ -7,10 +7,11 @@
 use super::exchange::Exchange;
 use super::port::{Call, deadline};
 use super::{Connection, Status};
+use crate::lock::lock;
 use crate::{Error, memory};
 use pinnace_a1::Readable;
 use std::ops::Deref;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 /// A message that was received; without retransmission perhaps a part of one.
@@ -103,7 +104,7 @@ enum Look<R> {
 
 impl Connection {
     fn partial(&self) -> MutexGuard<'_, Partial> {
-        self.line.partial.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.line.partial)
     }
 
     /// Waits for the next message; `None`: the peer has closed the connection, and everything was read. The waiting thread

@@ -12,13 +12,14 @@ use super::{Awaited, Carry, Received, ReceivedInto, Sending, Special, at_most, l
 use crate::a1::{Connection, Full, Qos, Refused, Socket, Status, WINDOW_LIMIT, raw, reliable};
 use crate::attempts::Attempts;
 use crate::endpoint::ConnectionError;
+use crate::lock::lock;
 use crate::rendezvous::{Control, Kind};
 use crate::service::{Checksum, Method, Pattern, Reliability, Service};
 use crate::{Error, Message, Unsent};
 use pinnace_runtime::WakeFd;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -240,7 +241,7 @@ impl A1 {
     /// Nobody waits any more who would find out whether a silent peer is there, but an event loop may.
     fn set_alarm(&self, at: Instant) {
         let Some(watch) = self.watch.get() else { return };
-        let mut alarm = self.alarm.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut alarm = lock(&self.alarm);
         if alarm.as_ref().map(Alarm::at) != Some(at) {
             *alarm = Some(Alarm::set(at, &Waker::from(Arc::new(Look(Arc::clone(watch))))));
         }

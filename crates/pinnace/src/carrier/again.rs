@@ -1,9 +1,10 @@
 //! Messages that whoever received them had no room for: they are received again, by any thread.
 
 use super::Received;
+use crate::lock::lock;
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// See the [module](self).
 #[derive(Debug, Default)]
@@ -20,7 +21,7 @@ impl Again {
 
     /// The bytes of the next one.
     pub(super) fn first_bytes(&self) -> Option<u64> {
-        let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        let messages = lock(&self.messages);
         messages.front().map(|received| received.len() as u64)
     }
 
@@ -28,14 +29,14 @@ impl Again {
         if !self.is_any() {
             return None;
         }
-        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut messages = lock(&self.messages);
         let received = messages.pop_front();
         self.is_any.store(!messages.is_empty(), Ordering::Release);
         received
     }
 
     pub(super) fn put_back(&self, received: Received) {
-        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut messages = lock(&self.messages);
         messages.push_front(received);
         self.is_any.store(true, Ordering::Release);
     }

@@ -4,6 +4,7 @@
 //! earlier than what it sleeps for; a task that is not waiting any more is not woken; a child made by `fork` has a clock and
 //! a thread of its own, and never waits for a lock that a thread of its parent held.
 
+use crate::lock::lock;
 use pinnace_runtime::OfProcess;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -41,7 +42,7 @@ impl Clock {
     }
 
     fn lock(&self) -> MutexGuard<'_, Alarms> {
-        self.alarms.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.alarms)
     }
 
     fn run(&self) {

@@ -12,6 +12,7 @@ use super::{Carry, Received, ReceivedInto, Sending, Special, at_most, most_of, q
 use crate::a1::{Failure, Full, Qos, Refused, Sink, Socket};
 use crate::attempts::Attempts;
 use crate::endpoint::{ConnectionError, ReceiverState, ReceiverStatus};
+use crate::lock::lock;
 use crate::rendezvous::{Control, Invitation, Kind};
 use crate::service::{Method, Service};
 use crate::{Error, Message, Unsent};
@@ -20,7 +21,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// The longest message that a receiver says, in bytes: that it waits, or has ended.
@@ -91,11 +92,11 @@ impl Cast {
 
     /// One at a time invites.
     pub(crate) fn invites(&self) -> MutexGuard<'_, ()> {
-        self.inviting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inviting)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Receiver>> {
-        self.receivers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.receivers)
     }
 
     /// Whoever waits for room waits in vain.

@@ -2,6 +2,7 @@
 //!
 //! Always true: the message is here until it has ended, and is taken once.
 
+use crate::lock::lock;
 use crate::{Error, Message, Unsent};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -29,7 +30,7 @@ impl Later {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The message, for the thread.

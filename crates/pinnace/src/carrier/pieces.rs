@@ -3,9 +3,10 @@
 //! A message shorter than a piece is one piece; a longer one is whole pieces and a shorter one at the end, which may be empty.
 //! So the length of a piece says whether more belongs to it, and the bytes of a message need no header.
 
+use crate::lock::lock;
 use crate::{Error, Message};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Bytes of the buffers that wait for messages, in all.
 const BUFFERS_BYTES: usize = 64 << 20;
@@ -48,7 +49,7 @@ impl Pool {
     }
 
     fn free(&self) -> MutexGuard<'_, Vec<Message>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.free)
     }
 
     /// Has memory for whoever takes the next one.

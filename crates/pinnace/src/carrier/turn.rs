@@ -2,6 +2,7 @@
 //!
 //! Always true: what is taken comes back when its guard is dropped, and the next who waits is woken then.
 
+use crate::lock::lock;
 use pinnace_runtime::{Waiting, Wakers};
 use std::future::poll_fn;
 use std::ops::{Deref, DerefMut};
@@ -37,7 +38,7 @@ impl<T> Turn<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Place<T>> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.place)
     }
 
     /// Holds what was [detached](Held::detach).

@@ -2,6 +2,7 @@
 
 mod closing;
 
+use crate::lock::lock;
 pub(super) use closing::LONGEST_LINGER;
 
 use super::ending::Ending;
@@ -16,7 +17,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// What a connection is made of beside its carrier.
@@ -609,7 +610,7 @@ impl Connection {
     }
 
     fn current(&self) -> MutexGuard<'_, Service> {
-        self.service.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.service)
     }
 
     /// The service with which messages are sent.

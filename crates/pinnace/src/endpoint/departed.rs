@@ -8,8 +8,9 @@
 //! parent's; no lock is held while anything is asked of a connection, or while it goes.
 
 use crate::carrier::{Awaited, Carrier, Carry};
+use crate::lock::lock;
 use pinnace_runtime::OfProcess;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -70,7 +71,7 @@ pub(super) fn keep(carrier: Arc<Carrier>) {
 
 impl Kept {
     fn lock(&self) -> MutexGuard<'_, Places> {
-        self.departed.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.departed)
     }
 
     /// Some more, the oldest first.

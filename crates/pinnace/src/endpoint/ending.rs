@@ -6,10 +6,11 @@
 use super::ConnectionError;
 use crate::Error;
 use crate::carrier::{Carrier, Carry, Turn};
+use crate::lock::lock;
 use crate::service::Method;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -52,8 +53,8 @@ impl Ending {
             return Some(Ok(()));
         }
         self.has_failed.load(Ordering::Relaxed).then(|| {
-            let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let kind = *self.kind.lock().unwrap_or_else(PoisonError::into_inner);
+            let failure = lock(&self.failure).take();
+            let kind = *lock(&self.kind);
             let source = || io::Error::new(kind, "not everything that was sent has arrived");
             Err(failure.unwrap_or_else(|| ConnectionError::Lost { method, source: source() }.into()))
         })
@@ -62,7 +63,7 @@ impl Ending {
     /// The end cannot be told in order any more; whoever closes is told why.
     pub(super) fn fails(&self, error: Error) {
         let kind = error.kind();
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        lock(&self.failure).get_or_insert(error);
         self.has_failed_by(kind);
     }
 
@@ -72,7 +73,7 @@ impl Ending {
     }
 
     fn has_failed_by(&self, kind: io::ErrorKind) {
-        *self.kind.lock().unwrap_or_else(PoisonError::into_inner) = kind;
+        *lock(&self.kind) = kind;
         self.has_failed.store(true, Ordering::Relaxed);
     }
 

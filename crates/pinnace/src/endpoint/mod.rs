@@ -14,6 +14,7 @@ mod options;
 mod receivers;
 mod stream;
 
+use crate::lock::lock;
 pub use connection::Connection;
 pub(crate) use connection::Parts;
 pub use delivery::{Delivery, PerMessage};
@@ -31,7 +32,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::thread;
 
@@ -196,7 +197,7 @@ async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + 
     let thread = thread::Builder::new().name("pinnace-connect".into()).spawn(move || {
         // Whoever waits would wait for ever for a thread that has gone.
         let result = catch_unwind(AssertUnwindSafe(work));
-        let mut place = theirs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = lock(&theirs);
         place.0 = Some(result);
         let waker = place.1.take();
         // Not under the lock: it may run the task at once.
@@ -205,7 +206,7 @@ async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + 
     });
     thread.map_err(|error| Error::io("cannot start a thread", error))?;
     poll_fn(|context| {
-        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = lock(&place);
         let result = place.0.take();
         let old = if result.is_none() { place.1.replace(context.waker().clone()) } else { None };
         drop(place);

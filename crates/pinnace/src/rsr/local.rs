@@ -6,9 +6,10 @@
 use super::Cause;
 use super::method::{Arrival, Incoming, Method, Outgoing, Parcel, Pending, Sent, Sink};
 use super::random_id;
+use crate::lock::lock;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 /// How long a sender waits for an endpoint that has too much to do. Not for ever: it may be its own.
@@ -28,7 +29,7 @@ impl Local {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Sink>> {
-        self.endpoints.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.endpoints)
     }
 }
 

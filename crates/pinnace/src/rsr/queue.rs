@@ -4,6 +4,7 @@
 //! Whoever brings more waits, which holds back the peer.
 
 use super::method::{Arrival, Undelivered};
+use crate::lock::lock;
 use crate::network::deadline;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -43,7 +44,7 @@ impl State {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(super) fn push(&self, delivery: Delivery, patience: Duration) -> Result<(), Undelivered> {

@@ -11,11 +11,12 @@ use super::Cause;
 use super::address::reachable;
 use super::method::{Arrival, Incoming, Method, Outgoing, Parcel, Pending, Sent, Sink};
 use crate::endpoint::{Delivery, Listener, PerMessage};
+use crate::lock::lock;
 use crate::service::{self, Direction, Service};
 use crate::{Connection, Endpoint, EndpointOptions, Error, Received};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -145,7 +146,7 @@ impl Shared {
 
     fn accept(self: &Arc<Self>, listener: &Listener) {
         let threads: Mutex<Vec<JoinHandle<()>>> = Mutex::default();
-        let threads = || threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = || lock(&threads);
         while !self.is_over() {
             let Ok(accepted) = listener.accept_timeout(LOOK) else { break };
             threads().retain(|thread| !thread.is_finished());

@@ -5,6 +5,7 @@ use super::options::Path;
 use super::packets::{self, Capacity};
 use super::port::{self, OutgoingPort};
 use super::{Frame, Options, OutgoingCounters, Outline, Sending};
+use crate::lock::lock;
 use crate::{Error, Message, Unsent};
 use pinnace_core::{BufferId, ControllerKind, Time};
 use pinnace_link::{Link, LinkCounters};
@@ -12,7 +13,7 @@ use pinnace_runtime::{Call, WaitError};
 use pinnace_vrp::{FrameSpec, Terms, Void, Vrp};
 use std::net::ToSocketAddrs;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Sends frames to one receiver. Clones are the same sender; calls may come from any thread, and frames of all of them
@@ -356,7 +357,7 @@ impl Sender {
 
 impl End {
     fn look_at_path(&self) -> Known {
-        let mut known = self.path.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.path);
         if known.at.elapsed() > Known::FRESH {
             *known = self.port.with_link(|link| Known::of(&**link));
         }

@@ -6,6 +6,7 @@
 use crate::daemon::Refusal;
 use crate::daemon::protocol::{BYTES, Malformed, Reply, Request};
 use crate::daemon::socket::{self, Received};
+use crate::lock::lock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -14,7 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// How long the daemon may take for an answer, which costs it microseconds.
@@ -65,7 +66,7 @@ impl Connection {
 
     /// Held by who attaches a second time.
     pub(super) fn second_attachment(&self) -> MutexGuard<'_, ()> {
-        self.attaching.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.attaching)
     }
 
     /// Asks, and waits for the answer.
@@ -74,7 +75,7 @@ impl Connection {
             let why = "this client belongs to the process that this one was forked from";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
-        let asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let asking = lock(&self.asking);
         if self.is_dead.load(Ordering::Relaxed) {
             return Err(gone());
         }

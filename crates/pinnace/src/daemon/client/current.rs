@@ -4,9 +4,10 @@
 
 use super::Client;
 use crate::daemon::path::Places;
+use crate::lock::lock;
 use pinnace_runtime::OfProcess;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often a daemon is looked for.
@@ -23,7 +24,7 @@ struct State {
 
 pub(super) fn current() -> Option<Arc<Client>> {
     static STATE: OfProcess<Mutex<State>> = OfProcess::new();
-    let mut state = STATE.get().lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = lock(STATE.get());
     if let Some(client) = state.client.take_if(|client| !client.is_alive()) {
         // It may have hung up for reasons of its own, and serve others.
         state.next_try = client.has_timed_out().then(|| Instant::now() + INTERVAL_OF_SILENCE);

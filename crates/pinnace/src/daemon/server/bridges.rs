@@ -14,6 +14,7 @@ use super::serving::{End, Listener, Serving};
 use crate::Error;
 use crate::daemon::protocol::{Reply, Via};
 use crate::daemon::{Arrival, Refusal, socket};
+use crate::lock::lock;
 use crate::qmp::{Carrier, Endpoint, Full, Options, Qbuf, Shutdown, Stream};
 use pinnace_qbuf::channel::{Channel, ChannelFds, Side};
 use pinnace_qbuf::{ClientId, Pool};
@@ -23,7 +24,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -55,7 +56,7 @@ struct Queue {
 
 impl Queue {
     fn push(&self, word: Word) {
-        self.words.lock().unwrap_or_else(PoisonError::into_inner).push(word);
+        lock(&self.words).push(word);
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }
@@ -179,7 +180,7 @@ impl Serving {
     /// Does what threads have for the loop.
     pub(super) fn hear_bridges(&mut self) {
         let _ = rustix::io::read(self.bridges.wake(), &mut [0u8; 8]);
-        let words = std::mem::take(&mut *self.bridges.queue.words.lock().unwrap_or_else(PoisonError::into_inner));
+        let words = std::mem::take(&mut *lock(&self.bridges.queue.words));
         for word in words {
             match word {
                 Word::Failed { listener } => self.unlisten(listener),

@@ -15,6 +15,7 @@ mod requests;
 mod serving;
 
 use super::DaemonOptions;
+use crate::lock::lock;
 use admission::Admission;
 use pinnace_qbuf::{Pool, PoolOptions};
 use place::Place;
@@ -23,7 +24,7 @@ use serving::Serving;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// A daemon: a pool, and the socket at which it is shared.
 ///
@@ -62,7 +63,7 @@ impl Daemon {
     /// # Errors
     /// If the system no longer lets it wait.
     pub fn run(&self) -> io::Result<()> {
-        self.serving.lock().unwrap_or_else(PoisonError::into_inner).run()
+        lock(&self.serving).run()
     }
 
     /// Ends [`run`](Self::run), from any thread; also one that has yet to begin.

@@ -5,6 +5,7 @@
 
 use super::{HANDSHAKE_TIMEOUT, INLINE_BYTES, LOOK_INTERVAL, MAGIC, SIZE_BYTES, VERSION, Zcrp};
 use crate::Message;
+use crate::lock::lock;
 use crate::network::{as_connected, canonical};
 use crate::rsr::address::reachable;
 use crate::rsr::method::{Arrival, Incoming, Sink, Undelivered};
@@ -111,7 +112,7 @@ struct State {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn accept(self: &Arc<Self>, listener: &TcpListener) {

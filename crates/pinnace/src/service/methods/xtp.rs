@@ -12,12 +12,6 @@ const LONGEST: f64 = 1_073_741_824.0;
 const LEAST: usize = 120;
 /// The rate and the burst of a traffic specifier have 32 bits, in bytes.
 const TRAFFIC: u64 = u32::MAX as u64;
-/// Time that receivers of a group wait before they answer, in microseconds.
-const SLOT_US: f64 = 20_000.0;
-/// Answers of a receiver to a status round, after those of others have been heard.
-const ANSWERS: f64 = 0.63;
-/// Packets between two requests for status.
-const STATUS: f64 = 16.0;
 
 pub(super) fn probe(service: &Service, path: &Path) -> Offer {
     let engine = cost::XTP;
@@ -45,26 +39,18 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
         "copies messages out of its ring: its bulk data, which go in place, end where a buffer is full, not where a message does"
             .to_owned()
     });
-    if kind.is_group() {
-        group(&mut verdict, service, path);
-    }
-    let receivers = f64::from(service.receiver_count());
-    let packets = cost::packets(service.typical_bytes() as f64, payload);
-    let mut shipment = Shipment { orders_by_priority: true, ..reliable(service, path, &engine, payload, receivers) };
-    match kind {
-        Kind::IsoStream | Kind::UnackMulticast => shipment.rounds = 0.0,
-        Kind::Multicast => {
-            shipment.round_us += SLOT_US.max(path.round_trip_us()) + engine.time_out_us;
-            shipment.answers = ANSWERS * receivers * (packets / STATUS).ceil();
-        }
-        _ => more_reliable(&mut verdict, service),
-    }
-    verdict.note(match kind {
-        Kind::IsoStream => "repeats nothing, keeps where messages begin and end, and tells what is missing",
-        Kind::UnackMulticast => "one packet reaches all of the group, nothing is repeated",
-        Kind::Multicast => "one packet reaches all of the group, repetitions too",
-        _ => "data go with the first packet, without a handshake",
+    verdict.must(service.receivers == Receivers::One, || {
+        "its sender does not know who receives: its groups are for programs that use XTP itself; use a1".to_owned()
     });
+    let receivers = f64::from(service.receiver_count());
+    let mut shipment = Shipment { orders_by_priority: true, ..reliable(service, path, &engine, payload, receivers) };
+    if kind == Kind::IsoStream {
+        shipment.rounds = 0.0;
+        verdict.note("repeats nothing, keeps where messages begin and end, and tells what is missing");
+    } else {
+        more_reliable(&mut verdict, service);
+        verdict.note("data go with the first packet, without a handshake");
+    }
     if kind == Kind::IsoStream && is_one_packet && service.pattern == Pattern::Messages {
         verdict.note("a packet a message, and no datagrams: those have larger headers, and nothing slows them down on a full path");
     }
@@ -82,20 +68,7 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
 /// Which of its services it would be.
 fn kind(service: &Service, path: &Path) -> Kind {
     let is_best_effort = service.reliability == Reliability::BestEffort;
-    match (service.receivers, is_best_effort) {
-        (Receivers::Many(_) | Receivers::Group(_), true) => Kind::UnackMulticast,
-        (Receivers::Many(_) | Receivers::Group(_), false) => Kind::Multicast,
-        (Receivers::One, true) if may_be_blind(service, path) => Kind::IsoStream,
-        (Receivers::One, _) => Kind::Connection,
-    }
-}
-
-fn group(verdict: &mut Verdict<'_>, service: &Service, path: &Path) {
-    // The engine has it.
-    verdict.must(false, || "multicast is not in this library's interface to it: use a1".to_owned());
-    verdict.must(path.multicast, || "multicast does not reach the receivers".to_owned());
-    verdict.must(service.pattern != Pattern::Transaction, || "a transaction has one peer".to_owned());
-    verdict.must(service.direction == Direction::OneWay, || "a group's stream has no way back".to_owned());
+    if is_best_effort && may_be_blind(service, path) { Kind::IsoStream } else { Kind::Connection }
 }
 
 #[cfg(test)]
@@ -128,10 +101,9 @@ mod tests {
         assert!(transaction.why.iter().any(|why| why.contains("its transactions would")), "{transaction:?}");
         let in_place = Method::Xtp.probe(&"pattern=stream in-place=yes".parse().unwrap(), &internet);
         assert!(!in_place.fits && in_place.why[0].contains("bulk data"), "{in_place:?}");
-        // Groups are the engine's, and nobody gets there.
         for text in ["loss=any size=1KiB multicast=239.1.2.3:7000", "size=64KiB multicast=8"] {
             let offer = Method::Xtp.probe(&text.parse().unwrap(), &Path::of_class(PathClass::Cluster));
-            assert!(!offer.fits && offer.why[0].contains("multicast is not in"), "{text}: {offer:?}");
+            assert!(!offer.fits && offer.why[0].contains("does not know who receives"), "{text}: {offer:?}");
         }
     }
 }

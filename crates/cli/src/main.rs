@@ -28,6 +28,7 @@ mod linger;
 mod man;
 mod mapped;
 mod netcat;
+mod numbers;
 mod output;
 mod perf;
 mod picture;

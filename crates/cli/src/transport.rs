@@ -74,7 +74,7 @@ impl Transport {
 
     /// The same, for whoever sends at this pace.
     pub(crate) fn options_of_sender(&self, pace: &Pace) -> Options {
-        Options { rate: pace.rate.map(|bits| bits.div_ceil(8)), congestion: pace.congestion.kind(), ..self.options() }
+        Options { rate: pace.rate.map(units::byte_rate), congestion: pace.congestion.kind(), ..self.options() }
     }
 
     /// Whether every datagram is written to a file.

@@ -28,6 +28,16 @@ pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|time| if time.is_zero() { Err("must be longer than 0".to_owned()) } else { Ok(time) })
 }
 
+/// Bytes that a protocol says in 32 bits.
+pub(crate) fn size(text: &str) -> Result<u32, String> {
+    u32::try_from(bytes(text)?).map_err(|_| format!("at most {} bytes", u32::MAX))
+}
+
+/// Bytes a second of a rate in bits, which is not exceeded; at least one.
+pub(crate) fn byte_rate(bit_rate: u64) -> u64 {
+    (bit_rate / 8).max(1)
+}
+
 /// The window of a stream over XTP or QMP.
 pub(crate) fn window(text: &str) -> Result<u32, String> {
     match u32::try_from(bytes(text)?) {
@@ -55,6 +65,22 @@ mod tests {
         for text in ["-1", "18446744073709551616", "x", ""] {
             assert!(seed(text).unwrap_err().contains("from 0 to 18446744073709551615"), "{text}");
         }
+    }
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        assert_eq!(
+            (size("1500"), size("64KiB"), size("1.5M"), size("10MB")),
+            (Ok(1500), Ok(65_536), Ok(1_572_864), Ok(10_000_000))
+        );
+        assert!(
+            size("4GiB").is_err()
+                && size("4096MiB").is_err()
+                && size("1XB").is_err()
+                && size("").is_err()
+                && size("-1").is_err()
+        );
+        assert_eq!(size("4294967295"), Ok(u32::MAX));
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl QosArgs {
     fn limit(&self) -> Result<(u64, u32), Error> {
         let burst = u32::try_from(self.burst.unwrap_or(BURST.into()))
             .map_err(|_| Error::usage("--burst: a burst has at most 4294967295 bytes"))?;
-        Ok(self.rate.map_or((0, 0), |rate| ((rate / 8).max(1), burst)))
+        Ok(self.rate.map_or((0, 0), |rate| (units::byte_rate(rate), burst)))
     }
 
     /// The record of who sends messages of so many bytes at most.
@@ -218,8 +218,8 @@ pub(crate) fn rate_text((average, burst): (u64, u32)) -> String {
         0 => "no limit of the rate".to_owned(),
         _ => format!(
             "{} at most, {} at once",
-            crate::sim::units::rate(average as f64 * 8.0),
-            crate::sim::units::bytes(burst.into())
+            crate::numbers::rate(average as f64 * 8.0),
+            crate::numbers::bytes(burst.into())
         ),
     }
 }

@@ -66,7 +66,7 @@ impl std::fmt::Display for About {
             // It comes from the network: nothing in it may move the cursor.
             write!(f, "{}, ", text.chars().take(MOST_TEXT).flat_map(char::escape_debug).collect::<String>())?;
         }
-        f.write_str(&crate::sim::units::rate(*bit_rate))
+        f.write_str(&crate::numbers::rate(*bit_rate))
     }
 }
 

@@ -25,7 +25,7 @@ impl FromStr for Change {
         let mut change = Self { at: units::duration(at)?, rate: None, burst: None, priority: None };
         for item in what.split(',') {
             match item.split_once('=') {
-                Some(("rate", rate)) => change.rate = Some((units::bit_rate(rate)? / 8).max(1)),
+                Some(("rate", rate)) => change.rate = Some(units::byte_rate(units::bit_rate(rate)?)),
                 Some(("burst", burst)) => {
                     change.burst = Some(u32::try_from(units::bytes(burst)?).map_err(|_| "a burst is below 4 GiB")?);
                 }

@@ -3,8 +3,8 @@
 use super::Findings;
 use super::lossy::RATE;
 use super::throughput::Row;
+use crate::numbers;
 use crate::picture::{self, COLOURS, Drawn, FAINT, FONT, Figure, INK, Series};
-use crate::sim::units;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
@@ -28,9 +28,9 @@ impl Figure for Overview<'_> {
         let summary = format!(
             "{} files, {}, went from one process to another over loopback in {:.2} s ({}), BLAKE3 verified.{}",
             files.files,
-            units::bytes(files.bytes),
+            numbers::bytes(files.bytes),
             files.seconds,
-            units::rate(files.rate()),
+            numbers::rate(files.rate()),
             if findings.quick { " A quick run: says nothing about speed." } else { "" }
         );
         picture::text(area, scale, (16, 46), &summary, (14, false, FAINT))?;
@@ -55,7 +55,7 @@ impl Figure for Overview<'_> {
             .iter()
             .zip([COLOURS[0], COLOURS[2], COLOURS[3]])
             .map(|(path, colour)| Series {
-                label: format!("{} % loss: {}", path.percent, units::rate(path.goodput)),
+                label: format!("{} % loss: {}", path.percent, numbers::rate(path.goodput)),
                 colour,
                 line: path.line.clone(),
             })
@@ -79,7 +79,7 @@ where
         .y_label_area_size(62 * scale)
         .build_cartesian_2d(-0.35..last + 0.45, 0.0..most * 1.15)?;
     let name = |x: &f64| match rows.get(x.round() as usize) {
-        Some(row) if (x - x.round()).abs() < 1e-6 && *x >= 0.0 => units::bytes(row.size),
+        Some(row) if (x - x.round()).abs() < 1e-6 && *x >= 0.0 => numbers::bytes(row.size),
         _ => String::new(),
     };
     picture::mesh(&mut chart, scale, ("message size", "throughput, Gbit/s"), name, |y| picture::short(*y))?;

@@ -2,8 +2,8 @@
 
 use super::Findings;
 use super::lossy::RATE;
+use crate::numbers;
 use crate::output::Output;
-use crate::sim::units;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -23,14 +23,14 @@ fn text(findings: &Findings, svg: &Path, png: &Path, terminal: bool) -> Result<S
         out,
         "  {} files, {} (the largest {})",
         files.files,
-        units::bytes(files.bytes),
-        units::bytes(files.largest)
+        numbers::bytes(files.bytes),
+        numbers::bytes(files.largest)
     )?;
     writeln!(
         out,
         "  {:.2} s, {}, both processes' start and verification included",
         files.seconds,
-        units::rate(files.rate())
+        numbers::rate(files.rate())
     )?;
     writeln!(out, "  BLAKE3 the same in both folders: {} of {}", files.equal, files.files)?;
 
@@ -45,7 +45,7 @@ fn text(findings: &Findings, svg: &Path, png: &Path, terminal: bool) -> Result<S
             let most = rows.iter().flat_map(|row| [row.pinnace, row.tcp]).fold(0.1, f64::max);
             for row in rows {
                 let ratio = row.pinnace / row.tcp;
-                write!(out, "  {:>8} {:>9.2} {:>9.2} {ratio:>6.2}x", units::bytes(row.size), row.pinnace, row.tcp)?;
+                write!(out, "  {:>8} {:>9.2} {:>9.2} {ratio:>6.2}x", numbers::bytes(row.size), row.pinnace, row.tcp)?;
                 if terminal {
                     write!(out, "  {}\n{:40}{}", bar(row.pinnace / most, '█'), "", bar(row.tcp / most, '░'))?;
                 }
@@ -68,11 +68,11 @@ fn text(findings: &Findings, svg: &Path, png: &Path, terminal: bool) -> Result<S
             out,
             "  {:>3} % {:>12} {:>7.1} % {:>11.2} % {:>7.1} %   {}{}",
             path.percent,
-            units::rate(path.goodput),
+            numbers::rate(path.goodput),
             path.goodput / RATE * 100.0,
             path.resent as f64 / path.units.max(1) as f64 * 100.0,
             path.in_place * 100.0,
-            units::rate(path.cubic),
+            numbers::rate(path.cubic),
             if path.complete { "" } else { "  INCOMPLETE" }
         )?;
     }

@@ -10,6 +10,7 @@ use super::figure::{Curve, Dots, Panel, Panels};
 use super::verdicts::{Verdicts, describe};
 use crate::exit::Error;
 use crate::interrupt;
+use crate::numbers::share;
 use crate::perf::span;
 use crate::picture::COLOURS;
 use core::time::Duration;
@@ -340,10 +341,6 @@ fn line<'a>(run: &Run<'a>, setting: &'a Setting, runs: &[Evolution]) -> Line<'a>
         rtt_ms: range(|sample| sample.rtt_ms),
         timeout_ms: range(|sample| sample.timeout_ms),
     }
-}
-
-fn share(part: u64, whole: u64) -> f64 {
-    part as f64 / whole.max(1) as f64
 }
 
 /// Packets that one point of the figure stands for: about a pixel.

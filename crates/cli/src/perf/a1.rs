@@ -7,6 +7,7 @@ use super::protocol::{Job, Loss, Placement, Ran, Repeats};
 use super::round_trips;
 use super::worker::{End, Failure, Opened, check, stamp};
 use crate::a1::Mode;
+use crate::units;
 use pinnace::Message;
 use pinnace::a1::{Connection, Full, Options, Profile, Qos, Sending, Socket, Status};
 use serde::{Deserialize, Serialize};
@@ -43,7 +44,7 @@ impl fmt::Display for Choice {
         let Self { mode, rate, burst, priority, block, window, checksum } = *self;
         write!(f, "{mode}")?;
         if let Some(rate) = rate {
-            write!(f, ", {} at most", crate::sim::units::rate(rate as f64))?;
+            write!(f, ", {} at most", crate::numbers::rate(rate as f64))?;
         }
         for (name, value) in [("burst", burst), ("blocks of", block.map(u64::from)), ("window", window)] {
             if let Some(value) = value {
@@ -84,7 +85,7 @@ fn record(job: &Job) -> Qos {
         (Some(window), block) => (window / block) / size.div_ceil(block).max(1),
         (None, _) => job.depth as u64,
     };
-    let average = choice.rate.map_or(0, |rate| (rate / 8).max(1));
+    let average = choice.rate.map_or(0, units::byte_rate);
     let burst = if average > 0 { choice.burst.unwrap_or(BURST) } else { 0 };
     Qos {
         has_checksum: choice.checksum,

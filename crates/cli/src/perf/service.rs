@@ -168,6 +168,13 @@ impl End for Receiver {
         let mut loss: Option<Loss> = None;
         for number in 0..count {
             let message = receive(connection)?;
+            if message.missed() > 0 {
+                let missed = message.missed();
+                return Err(Failure::Failed(format!(
+                    "{missed} messages are missing before message {number}, and a measurement counts on all of them: try a path \
+                     that loses nothing, or say how much of each may be missing, as in loss=5%"
+                )));
+            }
             if message.len() != self.size {
                 let (size, len) = (self.size, message.len());
                 return Err(Failure::Failed(format!("a message of {size} bytes arrived as {len}")));

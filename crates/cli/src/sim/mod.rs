@@ -10,12 +10,13 @@ mod subject;
 mod tally;
 mod timeline;
 pub(crate) mod transfer;
-pub(crate) mod units;
 
 use crate::congestion::Congestion;
 use crate::exit::{Error, Exit};
 use crate::interrupt;
+use crate::numbers;
 use crate::output::Output;
+use crate::units;
 use crate::vrp::ContractArgs;
 use clap::{ArgGroup, ValueEnum};
 use core::time::Duration;
@@ -95,7 +96,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", value_parser = units::size)]
     window: Option<u32>,
     /// Everything random follows from it
-    #[arg(long, default_value_t = 1, value_parser = crate::units::seed, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 1, value_parser = units::seed, allow_negative_numbers = true)]
     seed: u64,
     /// Give up after so many virtual seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600.0, value_parser = seconds)]
@@ -179,8 +180,8 @@ impl Args {
             return Err(format!(
                 "{} are too much for one simulation, which keeps both ends' copies in memory: at most {}. Lower --count \
                  or --size.",
-                units::bytes(total),
-                units::bytes(MOST_BYTES)
+                numbers::bytes(total),
+                numbers::bytes(MOST_BYTES)
             ));
         }
         let back = self.back.as_ref().unwrap_or(&self.network);

@@ -1,7 +1,7 @@
 //! The time lines of simulated transfers as a figure.
 
 use super::transfer::Transfer;
-use super::units;
+use crate::numbers;
 use crate::picture::{self, COLOURS, Drawn, Figure, Series};
 use plotters::coord::Shift;
 use plotters::prelude::{DrawingArea, DrawingBackend};
@@ -42,7 +42,7 @@ impl Figure for TimeLine<'_> {
                 label: format!(
                     "{}, {}",
                     transfer.plan.protocol.title(),
-                    transfer.goodput().map_or("nothing arrived".to_owned(), units::rate)
+                    transfer.goodput().map_or("nothing arrived".to_owned(), numbers::rate)
                 ),
                 colour,
                 line: transfer.line.readable(300),
@@ -54,8 +54,8 @@ impl Figure for TimeLine<'_> {
             format!("{}, {}, seed {}", plan.there, plan.congestion, plan.seed),
             format!(
                 "{arrived} of {messages} messages of {} in all arrived; {} datagrams sent again; a point every {step} ms",
-                units::bytes(sum(|transfer| transfer.plan.bytes())),
-                units::count(resent),
+                numbers::bytes(sum(|transfer| transfer.plan.bytes())),
+                numbers::count(resent),
             ),
         ];
         let title = format!("{} over an emulated network", titles.join(", "));

@@ -4,7 +4,7 @@ use super::Protocol;
 use super::tally::End;
 use super::timeline::{Line, Moment};
 use super::transfer::{MessageEnd, Plan, Transfer};
-use super::units::{bytes, count, percent, rate, share, time};
+use crate::numbers::{bytes, count, percent, rate, share, time};
 use pinnace_core::Time;
 use pinnace_sim::Outcome;
 use serde_json::{Map, Value, json};

@@ -2,15 +2,15 @@
 
 use super::carrier::{Arrival, Carrier, Incoming};
 use super::header::{self, Ending, Header};
-use super::tally::{Ages, Losses, of, share};
+use super::tally::{Ages, Losses, of};
 use super::tcp;
 use super::words::{self, Expected, take};
 use crate::bare::announce;
 use crate::exit::Error;
 use crate::interrupt;
+use crate::numbers;
 use crate::output::Output;
 use crate::service;
-use crate::sim::units as numbers;
 use crate::units;
 use crate::units::count_of;
 use pinnace::service::{PathClass, Service};
@@ -326,7 +326,7 @@ impl Sink {
             "over": args.over.to_string(),
             "frames": self.frames,
             "frames_offered": offered,
-            "share_received": share(self.frames, offered),
+            "share_received": numbers::share(self.frames, offered),
             "bytes": self.bytes,
             "frames_per_second": fps,
             "bits_per_second": rate,
@@ -338,7 +338,7 @@ impl Sink {
         if let Some(deadline) = self.deadline {
             object["deadline_ms"] = json!(millis(deadline));
             object["frames_in_time"] = json!(self.in_time);
-            object["share_in_time"] = json!(share(self.in_time, offered));
+            object["share_in_time"] = json!(numbers::share(self.in_time, offered));
         }
         if args.expected.is_some() {
             object["frames_as_agreed"] = json!(self.frames.saturating_sub(self.breaches));

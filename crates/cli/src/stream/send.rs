@@ -10,9 +10,9 @@ use crate::bare::Presence;
 use crate::congestion::Control;
 use crate::exit::{Error, Exit};
 use crate::interrupt;
+use crate::numbers;
 use crate::output::Output;
 use crate::service;
-use crate::sim::units as numbers;
 use crate::transport;
 use crate::units;
 use crate::units::count_of;
@@ -205,13 +205,13 @@ impl Args {
 
     fn connect(&self) -> Result<Outgoing, Error> {
         if let Carrier::Tcp(congestion) = &self.over {
-            let (peer, congestion) = (self.to.clone(), congestion.clone());
-            let connect = move || tcp::Outgoing::connect(&peer, congestion.as_deref());
+            let (peer, congestion, timeout) = (self.to.clone(), congestion.clone(), self.transport.timeout);
+            let connect = move || tcp::Outgoing::connect(&peer, congestion.as_deref(), timeout);
             return transport::interruptible(connect)?.map(Outgoing::Tcp);
         }
         let Transport { packet, window, rate, congestion, timeout, path } = self.transport;
         let options = vrp::Options {
-            rate: rate.map(|bits| (bits / 8).max(1)),
+            rate: rate.map(units::byte_rate),
             congestion: congestion.kind(),
             life_timeout: timeout,
             profile: path.map(service::profile).unwrap_or_default(),

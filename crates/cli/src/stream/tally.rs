@@ -3,6 +3,7 @@
 //! Always true: memory does not depend on how many frames there are.
 
 use crate::exit::Error;
+use crate::numbers;
 use crate::units::count_of;
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -118,12 +119,7 @@ impl std::fmt::Display for Losses {
 
 /// `40 of 80 (50.0 %)`.
 pub(super) fn of(part: u64, whole: u64) -> String {
-    format!("{part} of {whole} ({:.1} %)", share(part, whole) * 100.0)
-}
-
-/// 0 to 1; 0 of nothing.
-pub(super) fn share(part: u64, whole: u64) -> f64 {
-    part as f64 / whole.max(1) as f64
+    format!("{part} of {whole} ({:.1} %)", numbers::share(part, whole) * 100.0)
 }
 
 #[cfg(test)]

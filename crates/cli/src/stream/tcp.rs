@@ -22,8 +22,6 @@ use std::time::{Duration, Instant};
 
 /// The largest frame taken in, in bytes.
 const MOST: u64 = 256 << 20;
-/// For a connection to come about.
-const OPENING: Duration = Duration::from_secs(5);
 /// Frames that wait for somebody to take them.
 const WAITING: usize = 8;
 
@@ -40,11 +38,16 @@ fn socket(address: SocketAddr, congestion: Option<&str>) -> Result<Socket, Error
 }
 
 /// The first of the addresses of `peer` that somebody listens at.
-fn reach(peer: &str, addresses: &[SocketAddr], congestion: Option<&str>) -> Result<TcpStream, Error> {
+fn reach(
+    peer: &str,
+    addresses: &[SocketAddr],
+    congestion: Option<&str>,
+    timeout: Duration,
+) -> Result<TcpStream, Error> {
     let mut each = Vec::with_capacity(addresses.len());
     for &address in addresses {
         let socket = socket(address, congestion)?;
-        match socket.connect_timeout(&address.into(), OPENING) {
+        match socket.connect_timeout(&address.into(), timeout) {
             Ok(()) => return Ok(socket.into()),
             Err(error) if addresses.len() == 1 => each.push(error.to_string()),
             Err(error) => each.push(format!("{address}: {error}")),
@@ -63,20 +66,27 @@ pub(super) struct Outgoing {
     ended: Receiver<io::Result<(u64, Option<Vec<u8>>)>>,
     /// Frames that were written or wait for it, and their buffers once they were.
     under_way: VecDeque<(u64, Option<Vec<u8>>)>,
+    /// A receiver that answers nothing for so long, although frames are under way, is gone; and when it has answered last.
+    timeout: Duration,
+    heard: Instant,
 }
 
 impl Outgoing {
-    pub(super) fn connect(peer: &str, congestion: Option<&str>) -> Result<Self, Error> {
-        let stream = reach(peer, &resolve_all(peer)?, congestion)?;
+    pub(super) fn connect(peer: &str, congestion: Option<&str>, timeout: Duration) -> Result<Self, Error> {
+        let stream = reach(peer, &resolve_all(peer)?, congestion, timeout)?;
         let reader = stream.try_clone().map_err(|error| Error::io("cannot share a socket", &error))?;
         let ((frames, to_write), (told, ended)) = (channel(), channel());
         let tell = told.clone();
         thread::start(move || write(stream, &to_write, &tell))?;
         thread::start(move || acknowledge(reader, &told))?;
-        Ok(Self { peer: peer.to_owned(), frames: Some(frames), ended, under_way: VecDeque::new() })
+        let (peer, under_way) = (peer.to_owned(), VecDeque::new());
+        Ok(Self { peer, frames: Some(frames), ended, under_way, timeout, heard: Instant::now() })
     }
 
     pub(super) fn send(&mut self, number: u64, frame: Vec<u8>) -> Result<(), Error> {
+        if self.under_way.is_empty() {
+            self.heard = Instant::now();
+        }
         self.under_way.push_back((number, None));
         let sent = self.frames.as_ref().is_some_and(|frames| frames.send((number, frame)).is_ok());
         if sent { Ok(()) } else { Err(self.gone(&io::ErrorKind::BrokenPipe.into())) }
@@ -95,18 +105,30 @@ impl Outgoing {
                     }
                 }
                 Ok(Ok((number, None))) => {
+                    self.heard = Instant::now();
                     let place = self.under_way.iter().position(|(other, _)| *other == number);
                     if let Some((_, buffer)) = place.and_then(|place| self.under_way.remove(place)) {
                         return Ok(Some(Landed { number, buffer, outcome: Outcome::Acknowledged(None) }));
                     }
                 }
                 Ok(Err(error)) => return Err(self.gone(&error)),
-                Err(RecvTimeoutError::Timeout) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => return self.check().map(|()| None),
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(self.gone(&io::ErrorKind::UnexpectedEof.into()));
                 }
             }
         }
+    }
+
+    /// Fails if the receiver has been silent for too long.
+    fn check(&self) -> Result<(), Error> {
+        if self.under_way.is_empty() || self.heard.elapsed() < self.timeout {
+            return Ok(());
+        }
+        let (peer, seconds) = (&self.peer, self.timeout.as_secs_f32());
+        Err(Error::peer_gone(format!(
+            "{peer} has been silent for {seconds} s: it was stopped, or the network between is down"
+        )))
     }
 
     fn gone(&self, error: &io::Error) -> Error {
@@ -226,16 +248,31 @@ fn read(mut stream: TcpStream, source: SocketAddr, done: &SyncSender<io::Result<
 mod tests {
     use super::*;
 
+    const TIMEOUT: Duration = Duration::from_secs(5);
+
     #[test]
     fn each_address_of_a_name_is_tried_and_told_of() {
         // Nobody listens at port 0.
         let closed = ["127.0.0.1:0", "127.0.0.2:0"].map(|text| text.parse::<SocketAddr>().unwrap());
-        let error = reach("name:7", &closed, None).unwrap_err().message;
+        let error = reach("name:7", &closed, None, TIMEOUT).unwrap_err().message;
         assert!(closed.iter().all(|address| error.contains(&format!("{address}: "))), "{error}");
-        let error = reach("name:7", &closed[..1], None).unwrap_err().message;
+        let error = reach("name:7", &closed[..1], None, TIMEOUT).unwrap_err().message;
         assert!(error.starts_with("cannot connect to name:7: ") && !error.contains("127.0.0.1"), "{error}");
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let open = listener.local_addr().unwrap();
-        assert_eq!(reach("name:7", &[closed[0], open], None).unwrap().peer_addr().unwrap(), open);
+        assert_eq!(reach("name:7", &[closed[0], open], None, TIMEOUT).unwrap().peer_addr().unwrap(), open);
+    }
+
+    #[test]
+    fn a_receiver_that_takes_and_says_nothing_is_gone_after_the_time_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap().to_string();
+        let mut outgoing = Outgoing::connect(&to, None, Duration::from_millis(50)).unwrap();
+        let _silent = listener.accept().unwrap();
+        let landed = |outgoing: &mut Outgoing| outgoing.landed(Instant::now() + Duration::from_millis(100));
+        assert!(landed(&mut outgoing).unwrap().is_none(), "nobody owes an answer");
+        outgoing.send(1, vec![0; 100]).unwrap();
+        let error = landed(&mut outgoing).map(|landed| landed.is_some()).unwrap_err();
+        assert!(error.exit == crate::exit::Exit::PeerGone && error.message.contains("silent for 0.05 s"), "{error:?}");
     }
 }

@@ -5,8 +5,9 @@ use super::jitter::{Evenness, Jitter};
 use crate::a1::rate_text;
 use crate::cast::About;
 use crate::exit::Error;
+use crate::numbers;
+
 use crate::output::Output;
-use crate::sim::units;
 use crate::units::count_of;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pinnace::a1::{Connection, Facts, Qos};
@@ -68,7 +69,7 @@ impl Line {
             "{:>5.0} s {:>12}  jitter {jitter_ms:.2} ms, p99 {jitter_p99_ms:.1}, late {late_p99_ms:.1}  lost {} of {}  window {} x \
              {} B",
             self.seconds,
-            units::rate(self.bits_per_second),
+            numbers::rate(self.bits_per_second),
             self.blocks_lost,
             self.blocks.saturating_add(self.blocks_lost),
             self.window_blocks,

@@ -97,7 +97,7 @@ impl Args {
         let outstanding = ((pinnace::a1::WINDOW_LIMIT - 1) / largest.div_ceil(BLOCK)).min(8192);
         Qos {
             has_checksum: self.checksum,
-            receive_average: self.rate.map_or(0, |rate| (rate / 8).max(1)),
+            receive_average: self.rate.map_or(0, units::byte_rate),
             receive_burst: if self.rate.is_some() { BURST } else { 0 },
             largest_sent: ANSWER,
             largest_received: largest,

@@ -121,7 +121,7 @@ fn lost(lost: u64, packets: u64, longest_run: u32) -> String {
     match lost {
         0 => format!("nothing of {} lost", count_of(packets, "packet")),
         _ => {
-            let share = crate::sim::units::percent(lost, packets);
+            let share = crate::numbers::percent(lost, packets);
             format!("{lost} of {} lost ({share}), longest run {longest_run}", count_of(packets, "packet"))
         }
     }

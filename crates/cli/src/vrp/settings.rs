@@ -105,7 +105,7 @@ impl Packets {
             packet_bytes: self.packet_size,
             window: self.window,
             congestion: self.congestion.map(Into::into),
-            rate: self.rate.map(|bits| bits.div_ceil(8)),
+            rate: self.rate.map(units::byte_rate),
             ..base
         }
     }

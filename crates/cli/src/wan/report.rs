@@ -1,7 +1,7 @@
 //! What crossed the link and what did not, for people and for programs.
 
 use super::direction::Work;
-use crate::sim::units;
+use crate::numbers;
 use serde::Serialize;
 
 /// What the emulator did.
@@ -39,8 +39,8 @@ impl Report {
                 counters.packets_lost,
                 counters.packets_dropped,
                 counters.packets_held,
-                units::bytes(counters.bytes_delivered),
-                units::rate(counters.bytes_delivered as f64 * 8.0 / self.seconds.max(1e-9)),
+                numbers::bytes(counters.bytes_delivered),
+                numbers::rate(counters.bytes_delivered as f64 * 8.0 / self.seconds.max(1e-9)),
             ));
             lines.extend(remark(name, work));
         }

@@ -52,7 +52,7 @@ where
     B::ErrorType: 'static,
 {
     let bulk = match turn.bulk {
-        rate if rate > 0.0 => format!(", bulk {}", crate::sim::units::rate(rate)),
+        rate if rate > 0.0 => format!(", bulk {}", crate::numbers::rate(rate)),
         _ => String::new(),
     };
     let caption = format!("p99 {:.1} ms, {} blocks lost{bulk}", turn.most(|heard| heard.p99), turn.lost());

@@ -114,7 +114,7 @@ impl Findings {
         format!(
             "{lost}. With bulk data of lower priority on the link (at {}) the jitter's p99 is {p99:.1} ms, {bar} \
              {BAR_MS:.0}{others}.",
-            crate::sim::units::rate(turn.bulk)
+            crate::numbers::rate(turn.bulk)
         )
     }
 }

@@ -1,8 +1,8 @@
 //! The table at the end.
 
 use super::{BAR_MS, Findings, SINKS};
+use crate::numbers;
 use crate::output::Output;
-use crate::sim::units;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn text(findings: &Findings, svg: &Path, png: &Path) -> Result<String, std::fmt:
         "the song went", "blocks", "lost", "jitter", "p99", "latest", "bulk"
     )?;
     for turn in &findings.turns {
-        let bulk = if turn.bulk > 0.0 { units::rate(turn.bulk) } else { String::new() };
+        let bulk = if turn.bulk > 0.0 { numbers::rate(turn.bulk) } else { String::new() };
         writeln!(
             out,
             "  {:<32} {:>8} {:>7} {:>7.2} ms {:>5.1} ms {:>5.0} ms {bulk:>10}",

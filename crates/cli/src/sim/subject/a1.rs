@@ -121,7 +121,7 @@ fn record(plan: &Plan) -> Result<Qos, Error> {
     let largest = plan.sizes.iter().copied().max().unwrap_or(0).max(1);
     let block_size = even_piece(largest, most);
     if largest.div_ceil(block_size) > u16::MAX.into() {
-        let longest = super::super::units::bytes(u64::from(u16::MAX) * u64::from(most));
+        let longest = crate::numbers::bytes(u64::from(u16::MAX) * u64::from(most));
         return Err(Error::usage(format!(
             "--size: a message of A1 has at most 65,535 blocks, which are {longest} in datagrams of {} bytes",
             plan.datagram

@@ -57,7 +57,7 @@ pub(crate) struct Figures {
 impl Figures {
     /// Of what was received, what came straight into its place, 0 to 1; 0 of nothing.
     pub(crate) fn share_in_place(&self) -> f64 {
-        super::units::share(self.in_place, self.in_place + self.copied)
+        crate::numbers::share(self.in_place, self.in_place + self.copied)
     }
 }
 

@@ -1,27 +1,6 @@
-//! Sizes, times and rates as people write them.
+//! Bytes, rates, times, counts and shares, as people read them.
 
 use core::time::Duration;
-
-/// Reads `1MiB`, `64k` or `1500`: bytes, at most what one message can have.
-pub(super) fn size(text: &str) -> Result<u32, String> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let factor = match text[end..].trim() {
-        "" | "B" => 1.0,
-        "kB" | "KB" => 1e3,
-        "MB" => 1e6,
-        "GB" => 1e9,
-        "k" | "K" | "KiB" => 1024.0,
-        "M" | "MiB" => 1_048_576.0,
-        "G" | "GiB" => 1_073_741_824.0,
-        _ => return Err("expected a size like 1500, 64KiB, 1MiB or 10MB".to_owned()),
-    };
-    let value: f64 = text[..end].parse().map_err(|_| "expected a size like 1500, 64KiB, 1MiB or 10MB".to_owned())?;
-    let bytes = (value * factor).round();
-    if bytes > f64::from(u32::MAX) {
-        return Err("a message has at most 4294967295 bytes".to_owned());
-    }
-    Ok(bytes as u32)
-}
 
 /// `8.0 MiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
@@ -49,7 +28,7 @@ pub(crate) fn rate(bits_per_second: f64) -> String {
 }
 
 /// `1.234 s`, to the microsecond below a second.
-pub(super) fn time(time: Duration) -> String {
+pub(crate) fn time(time: Duration) -> String {
     match time.as_secs_f64() {
         seconds if seconds < 1e-3 => format!("{:.0} us", seconds * 1e6),
         seconds if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
@@ -58,7 +37,7 @@ pub(super) fn time(time: Duration) -> String {
 }
 
 /// `1,234,567`.
-pub(super) fn count(number: u64) -> String {
+pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -76,29 +55,13 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
 }
 
 /// A part of a whole, 0 to 1; 0 of nothing.
-pub(super) fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+pub(crate) fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_read_as_people_write_them() {
-        assert_eq!(
-            (size("1500"), size("64KiB"), size("1.5M"), size("10MB")),
-            (Ok(1500), Ok(65_536), Ok(1_572_864), Ok(10_000_000))
-        );
-        assert!(
-            size("4GiB").is_err()
-                && size("4096MiB").is_err()
-                && size("1XB").is_err()
-                && size("").is_err()
-                && size("-1").is_err()
-        );
-        assert_eq!(size("4294967295"), Ok(u32::MAX));
-    }
 
     #[test]
     fn numbers_are_written_as_people_read_them() {

@@ -39,8 +39,8 @@ pub(crate) struct Error {
 
 impl Error {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        // Names of files may contain anything; an error is one line all the same.
-        Self { exit, message: message.into().replace(['\n', '\r'], " ") }
+        // Names of files, and what peers say, may contain anything; an error is one line all the same, that no terminal obeys.
+        Self { exit, message: message.into().replace(char::is_control, " ") }
     }
 
     pub(crate) fn failed(message: impl Into<String>) -> Self {
@@ -175,6 +175,12 @@ impl From<pinnace::Error> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_terminal_obeys_what_a_name_or_a_peer_says() {
+        let said = Error::failed("it says \x1b]0;owned\x07\x1b[2J\r\nall\tdelivered \u{9b}8m ü").message;
+        assert_eq!(said, "it says  ]0;owned  [2J  all delivered  8m ü");
+    }
 
     #[test]
     fn what_may_help_depends_on_what_was_tried() {

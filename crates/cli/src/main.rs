@@ -91,7 +91,8 @@ Colours appear on a terminal only; NO_COLOR turns them off.";
 #[derive(Debug, Parser)]
 #[command(name = "pinnace", version, after_help = EXAMPLES, max_term_width = 100)]
 struct Cli {
-    /// Print JSON on standard output, one object a line: results, what happens, errors
+    /// Print JSON, one object a line: results, what happens, errors; on standard output, of `listen`, `connect` and `run` on
+    /// standard error
     #[arg(long, global = true)]
     json: bool,
     /// Say more on standard error

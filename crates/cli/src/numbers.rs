@@ -56,7 +56,7 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
 
 /// A part of a whole, 0 to 1; 0 of nothing.
 pub(crate) fn share(part: u64, whole: u64) -> f64 {
-    part as f64 / whole.max(1) as f64
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 #[cfg(test)]

@@ -87,8 +87,10 @@ impl Output {
     pub(crate) fn result(&self, text: impl fmt::Display, object: &impl Serialize) {
         self.write(|out| {
             if self.json {
-                serde_json::to_writer(&mut *out, object).map_err(io::Error::from)?;
-                out.write_all(b"\n")
+                // Whole, or not at all.
+                let mut line = serde_json::to_vec(object).map_err(io::Error::from)?;
+                line.push(b'\n');
+                out.write_all(&line)
             } else {
                 writeln!(out, "{text}")
             }
@@ -125,6 +127,8 @@ impl Output {
 
     /// A line on standard error that matters.
     pub(crate) fn warn(&self, text: impl fmt::Display) {
+        // What peers and files are called may be part of it, which no terminal shall obey.
+        let text = text.to_string().replace(|it: char| it.is_control() && it != '\n', " ");
         let _ = writeln!(io::stderr(), "pinnace: {text}");
     }
 

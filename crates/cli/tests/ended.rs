@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Listening, pinnace, text, wait};
+use common::{Listening, pinnace, text, wait, wait_until_interruptible};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
@@ -122,6 +122,26 @@ fn a_sender_that_waits_for_its_input_misses_the_listener_and_hears_an_interrupt(
             assert_eq!(ended, Some(code), "{protocol} {signal}: {error}");
             drop(stdin);
         }
+    }
+}
+
+#[test]
+fn whoever_reads_a_whole_message_first_hears_an_interrupt_meanwhile() {
+    for (protocol, is_service) in [("a1", false), ("xtp", false), ("xtp", true)] {
+        let listening = Listening::start(&[protocol, "listen", "127.0.0.1:0"]);
+        let to = &*listening.address;
+        let args: &[&str] = if is_service { &["xtp", "transact", to] } else { &[protocol, "send", "-", to] };
+        let mut sender = pinnace(args).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdin = sender.stdin.take().unwrap();
+        std::io::Write::write_all(&mut stdin, &[7; 1000]).unwrap();
+        wait_until_interruptible(&sender);
+        let id = sender.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        // The pipe stays open.
+        let ended = wait(&mut sender);
+        let error = text(&sender.wait_with_output().unwrap().stderr);
+        assert_eq!(ended, Some(130), "{args:?}: {error}");
+        drop(stdin);
     }
 }
 

@@ -431,3 +431,20 @@ fn messages_that_are_lost_whole_are_told() {
         assert_eq!(zeros, filled + number(&done["bytes_lost"]));
     }
 }
+
+#[test]
+fn a_log_that_cannot_be_written_is_a_failure_although_everything_has_arrived() {
+    for json in [&[][..], &["--json"]] {
+        let listening = listen(&[]);
+        let args = [&["connect", &listening.address, "--log", "/dev/full"], json].concat();
+        let output = fed(&args, b"all of it");
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("cannot write the log, which ends here: "), "{error}");
+        if !json.is_empty() {
+            assert_eq!(common::objects(&error).last().unwrap()["event"], "error", "{error}");
+        }
+        let (code, out, _) = listening.finish();
+        assert_eq!((code, &*out), (Some(0), "all of it"));
+    }
+}

@@ -152,6 +152,57 @@ fn ping_reaches_a_peer_that_listens_and_says_what_is_missing_where_none_does() {
     assert!(said(&output).contains("pinnace ping --listen"), "{}", said(&output));
 }
 
+/// Somebody who is asked by `pinnace ping --to`, and says something to everybody. What is written to him tells when they are gone.
+fn somebody(mut say: impl FnMut(&mut std::net::TcpStream) -> std::io::Result<()> + Send + 'static) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let _ = say(&mut stream);
+            // Until the other end is gone.
+            let _ = std::io::Read::read_to_end(&mut stream, &mut Vec::new());
+        }
+    });
+    address
+}
+
+#[test]
+fn ping_believes_of_the_other_end_neither_endless_words_nor_other_addresses() {
+    use std::io::Write;
+    let ping = |to: &str| {
+        pinnace(&["ping", "--to", to, "--sizes", "16", "--protocol", "vrp", "--against", "vrp", "--rounds", "1"])
+    };
+    let (tell, told) = std::sync::mpsc::channel();
+    let endless = somebody(move |stream| {
+        let mut bytes = 0_u64;
+        // No more than the buffers of the system take behind what was read.
+        while bytes < 1 << 30 && stream.write_all(&[b' '; 65_536]).is_ok() {
+            bytes += 65_536;
+        }
+        let _ = tell.send(bytes);
+        Ok(())
+    });
+    let output = ping(&endless);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let bytes = told.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+    assert!(bytes < 64 << 20, "{bytes} bytes were taken");
+
+    let other = somebody(|stream| stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
+    let output = ping(&other);
+    let is_named = said(&output).contains(&format!("{other} does not answer as `pinnace ping --listen` does"));
+    assert!(is_named && output.status.code() == Some(1), "{}", said(&output));
+
+    // It has everything sent to a third one, who has not asked for it.
+    let third = std::net::UdpSocket::bind("127.0.0.9:0").unwrap();
+    let opened = format!("{{\"opened\":\"{}\"}}\n", third.local_addr().unwrap());
+    let elsewhere = somebody(move |stream| stream.write_all(opened.as_bytes()));
+    let output = ping(&elsewhere);
+    assert_ne!(output.status.code(), Some(0));
+    third.set_nonblocking(true).unwrap();
+    let got = third.recv(&mut [0; 2000]);
+    assert_eq!(got.map_err(|error| error.kind()), Err(std::io::ErrorKind::WouldBlock), "{}", said(&output));
+}
+
 #[test]
 fn ping_measures_vrp_and_says_what_to_use_where_nothing_comes_back() {
     let output =

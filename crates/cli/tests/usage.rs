@@ -133,6 +133,57 @@ fn an_interrupt_ends_listeners_with_130() {
 }
 
 #[test]
+fn whoever_is_started_with_nohup_outlives_the_terminal() {
+    let mut command = std::process::Command::new("sh");
+    command.args([
+        "-c",
+        "trap '' HUP; exec \"$@\"",
+        "sh",
+        env!("CARGO_BIN_EXE_pinnace"),
+        "zcrp",
+        "listen",
+        "127.0.0.1:0",
+    ]);
+    let mut listening = Listening::of(command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()));
+    listening.signal("-HUP");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    listening.signal("-TERM");
+    assert_eq!(listening.end().0, Some(130), "it was there still");
+    let mut listening = Listening::start(&["zcrp", "listen", "127.0.0.1:0"]);
+    listening.signal("-HUP");
+    assert_eq!(listening.end().0, Some(130));
+}
+
+#[test]
+fn names_need_not_be_text() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join(OsStr::from_bytes(b"caf\xe9"));
+    std::fs::write(&name, b"content").unwrap();
+    for protocol in ["zcrp", "vrp", "a1", "xtp", "qmp"] {
+        let listening = Listening::start(&[protocol, "listen", "127.0.0.1:0", "--count", "1"]);
+        let output = pinnace(&[protocol, "send"]).arg(&name).arg(&listening.address).output().unwrap();
+        assert!(output.status.success(), "{protocol}: {}", text(&output.stderr));
+        assert_eq!(listening.finish().0, Some(0), "{protocol}");
+    }
+    let pages = folder.path().join(OsStr::from_bytes(b"m\xff"));
+    for json in [&[][..], &["--json"]] {
+        let output = pinnace(&["man"]).arg(&pages).args(json).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    // An object is printed whole, or not at all.
+    let socket = folder.path().join(OsStr::from_bytes(b"s\xff"));
+    let mut daemon =
+        pinnace(&["daemon", "--json", "--socket"]).arg(&socket).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(daemon.stdout.take().unwrap()), &mut line).unwrap();
+    let _ = daemon.kill();
+    daemon.wait().unwrap();
+    assert_eq!(objects(&line)[0]["event"], "serving", "{line}");
+}
+
+#[test]
 fn what_begins_with_a_minus_is_read_as_a_value() {
     for (args, part) in [
         (&["zcrp", "send", "--size", "5", "--to", "127.0.0.1:1", "--timeout", "-1"][..], "must lie between"),

@@ -2,7 +2,7 @@
 
 use super::{Line, QosArgs, Transport};
 use crate::address::resolve_peer;
-use crate::bare::{Sum, What, bar, summary};
+use crate::bare::{Sum, WHOLE, What, bar, summary};
 use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
@@ -24,7 +24,7 @@ Examples:
 
 /// Arguments of `pinnace a1 send`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{DATA}"), override_usage = "pinnace a1 send [OPTIONS] FILE|- HOST:PORT\n       \
+#[command(after_help = format!("{EXAMPLES}\n\n{WHOLE}\n\n{DATA}"), override_usage = "pinnace a1 send [OPTIONS] FILE|- HOST:PORT\n       \
     pinnace a1 send [OPTIONS] --size BYTES --to HOST:PORT")]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -5,6 +5,7 @@ use super::content::places;
 use crate::exit::Error;
 use crate::transport;
 use clap::Args;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The help's words on standard input, where the protocol names the length of a message first.
@@ -17,7 +18,7 @@ as it reads.";
 pub(crate) struct What {
     /// What to send (- is standard input), and the listener's address
     #[arg(value_name = "FILE|- HOST:PORT", num_args = 0..=2)]
-    places: Vec<String>,
+    places: Vec<OsString>,
     /// The listener's address
     #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
     to: Option<String>,

@@ -5,6 +5,7 @@ use crate::exit::Error;
 use crate::interrupt;
 use crate::thread;
 use pinnace::Message;
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -61,11 +62,13 @@ impl Content {
         match self {
             Self::Known(source) => source.message(number),
             Self::Input(input) => {
+                let pieces = read_ahead(std::mem::replace(input, Box::new(std::io::empty())))?;
                 let mut bytes = Vec::new();
-                let read = input.take(MOST + 1).read_to_end(&mut bytes);
-                read.map_err(|error| Error::io("cannot read standard input", &error))?;
-                if bytes.len() as u64 > MOST {
-                    return Err(Error::usage("a message has at most 4294967295 bytes"));
+                while let Some(piece) = wait(&pieces, &mut interrupt::check)? {
+                    bytes.extend_from_slice(&piece);
+                    if bytes.len() as u64 > MOST {
+                        return Err(Error::usage("a message has at most 4294967295 bytes"));
+                    }
                 }
                 Ok(Message::from_vec(bytes))
             }
@@ -193,13 +196,14 @@ fn piece(input: &mut dyn Read) -> Result<Option<Vec<u8>>, Error> {
 
 /// `FILE ADDRESS`, `ADDRESS` with the content said otherwise, or both by name.
 pub(crate) fn places(
-    words: &[String],
+    words: &[OsString],
     (file, size, to): (Option<&PathBuf>, Option<u64>, Option<&String>),
 ) -> Result<(Option<PathBuf>, String), Error> {
     let is_said = file.is_some() || size.is_some();
     let mut words = words.iter();
     let file = if is_said { file.cloned() } else { words.next().map(PathBuf::from) };
-    let to = if let Some(to) = to { Some(to.clone()) } else { words.next().cloned() };
+    let to =
+        if let Some(to) = to { Some(to.clone()) } else { words.next().map(|to| to.to_string_lossy().into_owned()) };
     let usage = "say what to send and where to: FILE HOST:PORT (- is standard input), or --size BYTES --to HOST:PORT";
     match (to, words.next()) {
         (Some(to), None) if is_said || file.is_some() => {
@@ -237,7 +241,7 @@ mod tests {
 
     #[test]
     fn content_and_address_are_told_apart() {
-        let words = |words: &[&str]| -> Vec<String> { words.iter().map(|&word| word.to_owned()).collect() };
+        let words = |words: &[&str]| -> Vec<OsString> { words.iter().map(OsString::from).collect() };
         let (file, to) = (PathBuf::from("f"), "h:1".to_owned());
         let both = Ok((Some(file.clone()), to.clone()));
         let places = |list: &[&str], named| places(&words(list), named).map_err(|error| error.message);

@@ -12,7 +12,8 @@ use pinnace::daemon::{Daemon, DaemonOptions, Limits};
 use pinnace::qmp::PoolOptions;
 use serde::Serialize;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,7 +85,7 @@ struct LimitArgs {
 #[derive(Serialize)]
 struct Serving {
     event: &'static str,
-    socket: PathBuf,
+    socket: String,
     pid: u32,
     pool_bytes: u64,
     block_bytes: u64,
@@ -177,7 +178,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let (blocks, block_bytes) = (stats.blocks, stats.block_bytes);
     let serving = Serving {
         event: "serving",
-        socket: daemon.path().to_owned(),
+        socket: daemon.path().to_string_lossy().into_owned(),
         pid: std::process::id(),
         pool_bytes: blocks * block_bytes,
         block_bytes,
@@ -187,7 +188,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         "serving a pool of {} in {blocks} blocks of {} at {}",
         size(serving.pool_bytes),
         size(block_bytes),
-        serving.socket.display()
+        serving.socket
     );
     output.event(text, &serving);
     if serving.pool_bytes != args.pool_size {
@@ -197,7 +198,22 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
             size(args.pool_size)
         ));
     }
+    let group = args.group.as_deref().map(group).transpose()?;
+    if let Some(directory) = group.and_then(|group| closed_to(group, daemon.path())) {
+        let directory = directory.display();
+        output.warn(format_args!(
+            "the group cannot enter {directory}, so its programs do without the daemon: let it, as with `chmod a+x {directory}`"
+        ));
+    }
     serve(&daemon, output)
+}
+
+/// The socket's folder, if the members of a group do not get through it.
+fn closed_to(group: u32, socket: &Path) -> Option<&Path> {
+    let directory = socket.parent().filter(|directory| !directory.as_os_str().is_empty())?;
+    let found = std::fs::metadata(directory).ok()?;
+    let bit = if found.gid() == group { 0o010 } else { 0o001 };
+    (found.mode() & bit == 0).then_some(directory)
 }
 
 /// Serves until it is interrupted, which is how a daemon ends well.
@@ -226,6 +242,20 @@ mod tests {
         assert_eq!((mode("0600"), mode("660")), (Ok(0o600), Ok(0o660)));
         for text in ["", "0800", "rw", "7777", "-1"] {
             assert!(mode(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_the_group_cannot_enter_is_named() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (path, socket) = (folder.path(), folder.path().join("daemon.sock"));
+        let own = std::fs::metadata(path).unwrap().gid();
+        for (mode, of_own, of_others) in [(0o700, true, true), (0o710, false, true), (0o701, true, false)] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+            for (group, is_closed) in [(own, of_own), (own + 1, of_others)] {
+                assert_eq!(closed_to(group, &socket), is_closed.then_some(path), "{mode:o}");
+            }
         }
     }
 

@@ -178,7 +178,7 @@ pub(crate) fn listen(args: &ListenArgs, output: &Output) -> Result<(), Error> {
         }
         let served = serving::serve(connection, false, &input, mode, &told);
         if !args.keep {
-            return served;
+            return served.and_then(|()| told.check_log());
         }
         match served {
             Err(error) if interrupt::requested() => return Err(error),
@@ -228,5 +228,5 @@ pub(crate) fn connect(args: &ConnectArgs, output: &Output) -> Result<(), Error> 
     // One peer is a connection like any other, unless the service says otherwise.
     let connection = transport::interruptible(move || endpoint.connect_all(&to, &service))?
         .map_err(|error| failure(&format!("cannot connect to {}", authorities.join(", ")), &error))?;
-    serving::serve(connection, true, &input, mode, &told)
+    serving::serve(connection, true, &input, mode, &told).and_then(|()| told.check_log())
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 /// Something that has happened.
 #[derive(Debug, Serialize)]
@@ -133,13 +133,15 @@ pub(super) struct Told {
     pub(super) quiet: bool,
     /// Until it cannot be written to.
     log: Mutex<Option<File>>,
+    /// Why not.
+    without_log: OnceLock<String>,
 }
 
 impl Told {
     pub(super) fn new(output: Output, quiet: bool, log: Option<&Path>) -> Result<Self, Error> {
         let open = |path: &Path| File::create(path).map_err(|error| Error::io(path.display(), &error));
         let log = Mutex::new(log.map(open).transpose()?);
-        Ok(Self { output, quiet, log })
+        Ok(Self { output, quiet, log, without_log: OnceLock::new() })
     }
 
     /// Tells it: what is of interest to few only with `--verbose`.
@@ -148,7 +150,11 @@ impl Told {
         let mut log = self.log.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(Err(error)) = log.as_mut().map(|log| writeln!(log, "{object}")) {
             *log = None;
-            self.output.warn(format_args!("cannot write the log, which ends here: {error}"));
+            let why = format!("cannot write the log, which ends here: {error}");
+            if !self.output.json {
+                self.output.warn(&why);
+            }
+            let _ = self.without_log.set(why);
         }
         drop(log);
         if self.quiet && !matches!(event, Event::Broke { .. }) {
@@ -160,6 +166,11 @@ impl Told {
             Event::Connected { .. } | Event::Ended(_) => self.output.note(event),
             _ => self.output.warn(event),
         }
+    }
+
+    /// Fails if what was told is not all in the log.
+    pub(super) fn check_log(&self) -> Result<(), Error> {
+        self.without_log.get().map_or(Ok(()), |why| Err(Error::failed(why)))
     }
 
     /// What every method offers.

@@ -73,13 +73,13 @@ impl Host {
         Self { namespace: Some(namespace), remote: None }
     }
 
-    /// The address of a worker there, as it is reached from here: one of a link alone is of that through which we know the
-    /// host, which has a number of its own at each end.
-    pub(crate) fn seen_at(&self, mut address: SocketAddr) -> SocketAddr {
-        if let (SocketAddr::V6(address), Some(SocketAddr::V6(remote))) = (&mut address, self.remote) {
-            address.set_scope_id(remote.scope_id());
-        }
-        address
+    /// The address of a worker there, as it is reached from here: another host is where we have reached it, whatever it says;
+    /// nobody names a third one to whom we would send then.
+    pub(crate) fn seen_at(&self, address: SocketAddr) -> SocketAddr {
+        self.remote.map_or(address, |mut remote| {
+            remote.set_port(address.port());
+            remote
+        })
     }
 
     /// The command that runs a worker there.

@@ -10,9 +10,13 @@ use serde::Serialize;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
+/// Bytes of a reply of another host, at most, its end included.
+const LONGEST_REPLY: u64 = 1 << 20;
+/// Replies that wait to be read: none is given without having been asked for.
+const REPLIES: usize = 4;
 /// How long a worker may take to open.
 const OPENING: Duration = Duration::from_secs(60);
 
@@ -52,7 +56,7 @@ enum Runs {
 pub(crate) struct Worker {
     runs: Runs,
     input: Box<dyn Write>,
-    replies: Receiver<String>,
+    replies: Receiver<Vec<u8>>,
     /// Where it listens.
     pub(crate) address: Option<SocketAddr>,
 }
@@ -97,10 +101,15 @@ impl Worker {
     }
 
     fn new(runs: Runs, input: impl Write + 'static, output: impl Read + Send + 'static) -> Result<Self, Error> {
-        let (reply, replies) = channel();
+        let longest = if matches!(runs, Runs::Here(_)) { u64::MAX } else { LONGEST_REPLY };
+        let (reply, replies) = sync_channel(REPLIES);
         thread::start(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if reply.send(line).is_err() {
+            let mut output = BufReader::new(output);
+            loop {
+                let mut line = Vec::new();
+                let read = output.by_ref().take(longest).read_until(b'\n', &mut line);
+                // One without an end is none.
+                if read.is_err() || line.last() != Some(&b'\n') || reply.send(line).is_err() {
                     break;
                 }
             }
@@ -118,6 +127,19 @@ impl Worker {
 
     fn run(&mut self, count: u64) -> Result<(), Trouble> {
         self.ask(&Request { count })
+    }
+
+    /// What it says makes no sense.
+    fn misunderstood(&self, error: &serde_json::Error) -> Trouble {
+        match &self.runs {
+            Runs::Here(_) => Trouble::Transport(Failure::Failed(error.to_string())),
+            Runs::Elsewhere(control) => {
+                let peer = control.peer_addr().map_or_else(|_| "the other end".to_owned(), |peer| peer.to_string());
+                Trouble::Command(Error::failed(format!(
+                    "{peer} does not answer as `pinnace ping --listen` does: is that what listens there, of this version?"
+                )))
+            }
+        }
     }
 
     fn confused(&self) -> Trouble {
@@ -139,7 +161,7 @@ impl Worker {
         interrupt::check()?;
         let failed = |why: String| Trouble::Transport(Failure::Failed(why));
         match self.replies.recv_timeout(timeout) {
-            Ok(line) => match serde_json::from_str(&line).map_err(|error| failed(error.to_string()))? {
+            Ok(line) => match serde_json::from_slice(&line).map_err(|error| self.misunderstood(&error))? {
                 Reply::Failed(why) => Err(failed(why)),
                 Reply::Unavailable(why) => Err(Trouble::Transport(Failure::Unavailable(why))),
                 reply => Ok(Some(reply)),

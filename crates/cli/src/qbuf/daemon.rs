@@ -7,6 +7,7 @@ use crate::units::count_of;
 use pinnace::daemon::{ClientStatistics, Totals, statistics};
 use rustix::io::Errno;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -16,7 +17,7 @@ use std::{fs, io};
 #[derive(Serialize)]
 struct DaemonLine<'a> {
     event: &'static str,
-    socket: &'a Path,
+    socket: Cow<'a, str>,
     pid: u64,
     seconds: u64,
     listeners: u64,
@@ -89,7 +90,7 @@ fn refused(socket: &Path, error: &io::Error) -> Error {
 fn line<'a>(socket: &'a Path, totals: &Totals, clients: &[ClientStatistics]) -> DaemonLine<'a> {
     DaemonLine {
         event: "daemon",
-        socket,
+        socket: socket.to_string_lossy(),
         pid: totals.pid,
         seconds: totals.uptime_seconds,
         listeners: totals.listeners,
@@ -121,7 +122,7 @@ fn text(line: &DaemonLine<'_>) -> String {
         "daemon {} at {}: up {} s, {}, {}, {} ({} made); refused {}, dropped {}, dead {}\n  {}; {}, {} bytes \
          a block",
         line.pid,
-        line.socket.display(),
+        line.socket,
         line.seconds,
         count_of(line.clients.len() as u64, "client"),
         count_of(line.listeners, "listener"),

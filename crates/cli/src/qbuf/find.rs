@@ -82,7 +82,9 @@ fn unseen(pid: u32, error: &io::Error) -> Error {
 }
 
 fn name(pid: u32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/comm")).map_or_else(|_| "?".to_owned(), |name| name.trim().to_owned())
+    // Whoever runs it can call it anything.
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_else(|_| b"?".to_vec());
+    String::from_utf8_lossy(&name).trim().replace(char::is_control, "?")
 }
 
 #[cfg(test)]

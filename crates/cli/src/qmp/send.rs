@@ -61,6 +61,8 @@ struct Sender<'a> {
     /// Packets that have come, and since when no more have.
     heard: u64,
     since: Instant,
+    /// When one has come last, whatever was expected.
+    answered: Instant,
 }
 
 /// Where it goes.
@@ -116,6 +118,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         bytes: 0,
         heard: 0,
         since: begun,
+        answered: begun,
     };
     let sent = (0..args.what.count).try_for_each(|number| sender.connection(&mut content, number));
     let (seconds, bytes) = (begun.elapsed().as_secs_f64(), sender.bytes);
@@ -245,13 +248,14 @@ impl Sender<'_> {
         let counters = endpoint.counters();
         let heard = counters.data_packets_received + counters.statuses_received + counters.diags_received;
         if heard != self.heard {
-            (self.heard, self.since) = (heard, Instant::now());
+            let now = Instant::now();
+            (self.heard, self.since, self.answered) = (heard, now, now);
         }
         if self.since.elapsed() > self.args.transport.timeout { Err(self.gone()) } else { Ok(()) }
     }
 
     fn gone(&self) -> Error {
-        let (to, seconds) = (self.name, tenths(self.since.elapsed().min(self.args.transport.timeout)));
+        let (to, seconds) = (self.name, tenths(self.answered.elapsed().min(self.args.transport.timeout)));
         if self.heard > 0 {
             return Error::peer_gone(format!(
                 "{to} has not answered for {seconds} s: it was ended, or the network between is down; run the command again \

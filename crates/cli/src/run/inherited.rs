@@ -33,7 +33,7 @@ extern "C" fn look() {
 static LOOK: extern "C" fn() = look;
 
 /// Whether whoever started this program had it ignore the signal.
-pub(super) fn is_ignored(signal: i32) -> bool {
+pub(crate) fn is_ignored(signal: i32) -> bool {
     IGNORED.load(Ordering::Relaxed) & 1 << signal != 0
 }
 

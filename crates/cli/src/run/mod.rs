@@ -14,6 +14,8 @@ mod inherited;
 mod library;
 mod program;
 
+pub(crate) use inherited::is_ignored;
+
 use crate::exit::Error;
 use crate::output::Output;
 use clap::Parser;

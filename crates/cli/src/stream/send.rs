@@ -16,6 +16,7 @@ use crate::service;
 use crate::transport;
 use crate::units;
 use crate::units::count_of;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use pinnace::service::{PathClass, Service};
 use pinnace::vrp::{self, Contract};
 use serde_json::json;
@@ -46,7 +47,8 @@ pub(crate) struct Args {
     service: Option<String>,
     /// Where frames come from: `camera` or `camera:WxH` (a moving picture, three bytes a pixel), a folder (a frame a file), a
     /// file or - for standard input (YUV4MPEG2: a frame a picture; anything else, or with --size: cut into frames)
-    #[arg(long, value_name = "SOURCE", default_value = "camera", value_parser = source::choice)]
+    #[arg(long, value_name = "SOURCE", default_value = "camera",
+        value_parser = OsStringValueParser::new().try_map(source::of_word))]
     source: Choice,
     /// Frames a second
     #[arg(long, value_name = "RATE", default_value = "15", value_parser = frame_rate)]

@@ -8,6 +8,7 @@ use super::scene::Scene;
 use super::y4m::{self, Pictures};
 use crate::exit::Error;
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,11 @@ pub(super) enum Choice {
     Camera(Option<(u32, u32)>),
     /// Standard input, or a file, cut into frames; or a folder, a frame a file.
     Files(PathBuf),
+}
+
+/// The same of any word: paths need not be text.
+pub(super) fn of_word(word: OsString) -> Result<Choice, String> {
+    word.to_str().map_or_else(|| Ok(Choice::Files((&word).into())), choice)
 }
 
 /// Reads `camera`, `camera:640x360`, a path, or `-`.

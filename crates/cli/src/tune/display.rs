@@ -259,12 +259,14 @@ impl Display {
         self.bar.finish_and_clear();
     }
 
+    /// All of the log is there.
+    pub(super) fn end_log(&mut self) -> io::Result<()> {
+        self.log.as_mut().map_or(Ok(()), Write::flush)
+    }
+
     /// The last lines.
     pub(super) fn done<W: Write>(&mut self, assembly: &mut Assembly<W>) -> io::Result<()> {
         let (bytes, sha256) = assembly.finish()?;
-        if let Some(log) = &mut self.log {
-            log.flush()?;
-        }
         let holes: Vec<[u64; 2]> = assembly.holes.iter().map(|hole| [hole.start, hole.end]).collect();
         let mut text = format!("stream {bytes} bytes {sha256}");
         for [from, to] in &holes {

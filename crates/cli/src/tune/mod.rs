@@ -168,7 +168,11 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         display.done(&mut assembly).map_err(|error| cannot_write(args, &error))?;
     }
     crate::a1::part(&socket);
-    result
+    result.and_then(|()| display.end_log().map_err(|error| cannot_log(&error)))
+}
+
+fn cannot_log(error: &io::Error) -> Error {
+    Error::io("cannot write the log", error)
 }
 
 fn cannot_write(args: &Args, error: &io::Error) -> Error {
@@ -252,7 +256,7 @@ fn listen(
                 is_over |= matches!(took, Took::End { .. });
                 has_begun |= matches!(took, Took::Stream(_) | Took::Data { .. });
                 let logged = display.took(&took, received.data.len());
-                logged.map_err(|error| Error::io("cannot write the log", &error))?;
+                logged.map_err(|error| cannot_log(&error))?;
                 connection.recycler().recycle(received.data);
             }
             Ok(None) if is_over => return Ok(Ended::Over),

@@ -20,11 +20,14 @@ pub(super) struct Watch<'a> {
     timeout: Duration,
     heard: u64,
     since: Instant,
+    /// When something has come last, whatever was expected.
+    answered: Instant,
 }
 
 impl<'a> Watch<'a> {
     pub(super) fn new(endpoint: &'a Endpoint, to: &'a str, link: LinkName, timeout: Duration) -> Self {
-        Self { endpoint, to, link, group: None, timeout, heard: 0, since: Instant::now() }
+        let now = Instant::now();
+        Self { endpoint, to, link, group: None, timeout, heard: 0, since: now, answered: now }
     }
 
     /// The same of all who receive what goes to a group.
@@ -42,7 +45,8 @@ impl<'a> Watch<'a> {
         let counters = self.endpoint.counters();
         let heard = counters.data_packets_received + counters.statuses_received + counters.diags_received;
         if heard != self.heard {
-            (self.heard, self.since) = (heard, Instant::now());
+            let now = Instant::now();
+            (self.heard, self.since, self.answered) = (heard, now, now);
         }
         if heard == 0 && counters.unreachable_reports >= UNREACHABLE {
             return Err(self.nobody());
@@ -69,7 +73,7 @@ impl<'a> Watch<'a> {
 
     fn gone(&self) -> Error {
         // XTP may give up before: it asks --retry-count times.
-        let (to, seconds) = (self.to, bare::tenths(self.since.elapsed().min(self.timeout)));
+        let (to, seconds) = (self.to, bare::tenths(self.answered.elapsed().min(self.timeout)));
         if self.group.is_some() {
             return Error::peer_gone(match self.heard {
                 0 => format!(

@@ -7,7 +7,7 @@ use crate::daemon::socket;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, SocketFlags};
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
@@ -58,11 +58,16 @@ fn prepare(directory: &Path, group: Option<u32>) -> io::Result<()> {
     // Those of a group have to get through.
     let mode = if group.is_some() { 0o711 } else { 0o700 };
     match fs::DirBuilder::new().mode(mode).create(directory) {
+        // Whatever the umask takes away.
+        Ok(()) => fs::set_permissions(directory, Permissions::from_mode(mode))?,
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            let why = format!("cannot make the directory {}: {error}", directory.display());
+            let why = format!(
+                "cannot make the directory {}: {error}; name another place for the socket",
+                directory.display()
+            );
             return Err(refused(error.kind(), why));
         }
-        _ => {}
+        Err(_) => {}
     }
     let found = fs::metadata(directory)?;
     let me = rustix::process::geteuid().as_raw();
@@ -145,7 +150,7 @@ fn bind(path: &Path, mode: u32, group: Option<u32>) -> io::Result<OwnedFd> {
             rustix::fs::chownat(rustix::fs::CWD, path, None, Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
         }
         // Nobody gets in before this: it does not listen yet.
-        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+        fs::set_permissions(path, Permissions::from_mode(mode))?;
         Ok::<(), io::Error>(rustix::net::listen(listening.as_fd(), BACKLOG)?)
     };
     ready().inspect_err(|_| drop(fs::remove_file(path)))?;

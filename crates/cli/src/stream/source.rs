@@ -29,7 +29,10 @@ pub(super) enum Choice {
 
 /// The same of any word: paths need not be text.
 pub(super) fn of_word(word: OsString) -> Result<Choice, String> {
-    word.to_str().map_or_else(|| Ok(Choice::Files((&word).into())), choice)
+    match word.to_str() {
+        Some(text) => choice(text),
+        None => Ok(Choice::Files(word.into())),
+    }
 }
 
 /// Reads `camera`, `camera:640x360`, a path, or `-`.

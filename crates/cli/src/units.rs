@@ -30,7 +30,8 @@ pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
 
 /// Bytes that a protocol says in 32 bits.
 pub(crate) fn size(text: &str) -> Result<u32, String> {
-    u32::try_from(bytes(text)?).map_err(|_| format!("at most {} bytes", u32::MAX))
+    let bytes = bytes(text).map_err(|_| "expected a size like 1500, 64KiB, 1MiB or 10MB".to_owned())?;
+    u32::try_from(bytes).map_err(|_| format!("at most {} bytes", u32::MAX))
 }
 
 /// Bytes a second of a rate in bits, which is not exceeded; at least one.

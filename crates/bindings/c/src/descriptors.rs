@@ -6,17 +6,19 @@
 //! [`AT_EXIT`] to arrive.
 
 use crate::errors::Errno;
-use crate::kept::{Kept, Place, Table};
+use crate::kept::{Kept, Place, Table, lock};
 use crate::qbuf::{Buffers, Handles};
-use crate::qmp::Socket;
+use crate::qmp::{Conversation, Socket};
 use libc::c_int;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 
 /// How long the exit of the process waits for peers that have not acknowledged everything.
 const AT_EXIT: Duration = Duration::from_secs(5);
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// A number that is C's: a duplicate, so that `close` by mistake takes nothing from the library.
 #[derive(Debug)]
@@ -78,6 +80,8 @@ impl Descriptor {
 pub(crate) struct Descriptors {
     table: Table<Descriptor>,
     handles: Handles,
+    /// Sockets that were closed while threads waited on them: these have them still.
+    in_use: Mutex<Vec<Weak<Socket>>>,
 }
 
 impl Kept for Descriptors {
@@ -130,12 +134,33 @@ impl Descriptors {
     /// Takes one out. It is closed when nobody uses it any more.
     pub(crate) fn remove(&self, number: c_int) -> Result<Descriptor, Errno> {
         let found = usize::try_from(number).ok().and_then(|number| self.table.remove(number));
+        if let Some(Descriptor::Socket(socket)) = &found
+            && Arc::strong_count(socket) > 1
+        {
+            let mut in_use = lock(&self.in_use);
+            in_use.retain(|socket| socket.strong_count() > 0);
+            in_use.push(Arc::downgrade(socket));
+        }
         found.ok_or(Errno(libc::EBADF))
     }
 
+    /// All of them end at once, also those that threads wait on, which would end with these and so never.
     fn end(&self) {
-        drop(self.table.take_all());
-        pinnace::qmp::settle(AT_EXIT);
+        let until = Instant::now() + AT_EXIT;
+        let open = self.table.take_all().into_values().filter_map(|descriptor| match descriptor {
+            Descriptor::Socket(socket) => Some(socket),
+            Descriptor::Buffers(_) => None,
+        });
+        let mut sockets: Vec<_> = open.collect();
+        sockets.extend(std::mem::take(&mut *lock(&self.in_use)).iter().filter_map(Weak::upgrade));
+        let is_held = |socket: &Arc<Socket>| Arc::strong_count(socket) > 1;
+        let held: Vec<_> = sockets.iter().filter_map(|socket| socket.end_at_exit(is_held(socket))).collect();
+        drop(sockets);
+        while !held.iter().all(|conversation: &Arc<Conversation>| conversation.has_arrived()) && Instant::now() < until
+        {
+            std::thread::sleep(LOOK);
+        }
+        pinnace::qmp::settle(until.saturating_duration_since(Instant::now()));
     }
 }
 

@@ -86,6 +86,11 @@ fn what_was_sent_before_the_exit_arrives() {
 }
 
 #[test]
+fn what_was_sent_before_the_exit_arrives_although_a_thread_waits() {
+    check_c("qmp_exit_waiting.c", "all of it came although somebody waited\n");
+}
+
+#[test]
 fn options_are_set_and_told() {
     check_c("qmp_options.c", "every option\n");
 }

@@ -151,8 +151,10 @@ impl Told {
         if let Some(Err(error)) = log.as_mut().map(|log| writeln!(log, "{object}")) {
             *log = None;
             let why = format!("cannot write the log, which ends here: {error}");
-            if !self.output.json {
-                self.output.warn(&why);
+            match serde_json::to_string(&Event::Broke { error: &why }) {
+                // Nothing else stands there, and who listens on does not end soon.
+                Ok(object) if self.output.json => drop(writeln!(io::stderr(), "{object}")),
+                _ => self.output.warn(&why),
             }
             let _ = self.without_log.set(why);
         }

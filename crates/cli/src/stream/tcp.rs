@@ -17,11 +17,17 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 /// The largest frame taken in, in bytes.
 const MOST: u64 = 256 << 20;
+/// Bytes that are written at once, and that TCP may have taken and not sent: so that what it gets through is seen, and not
+/// only that it has taken a frame.
+const PIECE: usize = 64 << 10;
+const UNSENT: u32 = 256 << 10;
 /// Frames that wait for somebody to take them.
 const WAITING: usize = 8;
 
@@ -29,6 +35,7 @@ fn socket(address: SocketAddr, congestion: Option<&str>) -> Result<Socket, Error
     let failed = |error: io::Error| Error::io("cannot make a TCP socket", &error);
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP)).map_err(failed)?;
     socket.set_tcp_nodelay(true).map_err(failed)?;
+    socket.set_tcp_notsent_lowat(UNSENT).map_err(failed)?;
     if let Some(name) = congestion {
         socket.set_tcp_congestion(name.as_bytes()).map_err(|error| {
             Error::io(format_args!("cannot use TCP {name}; `sysctl net.ipv4.tcp_available_congestion_control`"), &error)
@@ -66,8 +73,11 @@ pub(super) struct Outgoing {
     ended: Receiver<io::Result<(u64, Option<Vec<u8>>)>>,
     /// Frames that were written or wait for it, and their buffers once they were.
     under_way: VecDeque<(u64, Option<Vec<u8>>)>,
-    /// A receiver that answers nothing for so long, although frames are under way, is gone; and when it has answered last.
+    /// A receiver that neither answers nor takes anything for so long, although frames are under way, is gone.
     timeout: Duration,
+    /// Pieces that it has taken, and how many these were when it was looked at; and when it has done something last.
+    taken: Arc<AtomicU64>,
+    seen: u64,
     heard: Instant,
 }
 
@@ -76,11 +86,12 @@ impl Outgoing {
         let stream = reach(peer, &resolve_all(peer)?, congestion, timeout)?;
         let reader = stream.try_clone().map_err(|error| Error::io("cannot share a socket", &error))?;
         let ((frames, to_write), (told, ended)) = (channel(), channel());
-        let tell = told.clone();
-        thread::start(move || write(stream, &to_write, &tell))?;
+        let (tell, taken) = (told.clone(), Arc::new(AtomicU64::new(0)));
+        let count = Arc::clone(&taken);
+        thread::start(move || write(stream, &to_write, &tell, &count))?;
         thread::start(move || acknowledge(reader, &told))?;
-        let (peer, under_way) = (peer.to_owned(), VecDeque::new());
-        Ok(Self { peer, frames: Some(frames), ended, under_way, timeout, heard: Instant::now() })
+        let (peer, frames, under_way) = (peer.to_owned(), Some(frames), VecDeque::new());
+        Ok(Self { peer, frames, ended, under_way, timeout, taken, seen: 0, heard: Instant::now() })
     }
 
     pub(super) fn send(&mut self, number: u64, frame: Vec<u8>) -> Result<(), Error> {
@@ -121,7 +132,11 @@ impl Outgoing {
     }
 
     /// Fails if the receiver has been silent for too long.
-    fn check(&self) -> Result<(), Error> {
+    fn check(&mut self) -> Result<(), Error> {
+        let taken = self.taken.load(Ordering::Relaxed);
+        if std::mem::replace(&mut self.seen, taken) != taken {
+            self.heard = Instant::now();
+        }
         if self.under_way.is_empty() || self.heard.elapsed() < self.timeout {
             return Ok(());
         }
@@ -157,9 +172,10 @@ fn cut_off(why: Option<&io::Error>) -> Error {
 
 type Told = Sender<io::Result<(u64, Option<Vec<u8>>)>>;
 
-fn write(mut stream: TcpStream, frames: &Receiver<(u64, Vec<u8>)>, told: &Told) {
+fn write(mut stream: TcpStream, frames: &Receiver<(u64, Vec<u8>)>, told: &Told, taken: &AtomicU64) {
     while let Ok((number, frame)) = frames.recv() {
-        let written = stream.write_all(&frame).map(|()| (number, Some(frame)));
+        let mut write = |piece| stream.write_all(piece).map(|()| taken.fetch_add(1, Ordering::Relaxed));
+        let written = frame.chunks(PIECE).try_for_each(|piece| write(piece).map(drop)).map(|()| (number, Some(frame)));
         let failed = written.is_err();
         if told.send(written).is_err() || failed {
             return;

@@ -691,6 +691,10 @@ impl Connection {
     /// The end that this side has said is known to the peer, or never will be.
     pub(crate) fn end_closing(&mut self, shared: &mut Shared) {
         if !self.is_told {
+            if self.outgoing.is_flushed() {
+                // What was not waited for has arrived all the same.
+                self.failure.take_if(|failure| *failure == Failure::LingerOver);
+            }
             let result = self.failure.take().map_or(Ok(()), Err);
             self.conclude(shared, result);
         }

@@ -205,6 +205,7 @@ impl Connection {
         let room = shared.config.limits.bytes.saturating_sub(shared.bytes + beside);
         if len == 0 && room < LEAST_COST && !is_vital {
             shared.counters.blocks_dropped += 1;
+            self.incoming.hurry_ack();
             return;
         }
         let mut allocated = 0;
@@ -509,9 +510,6 @@ impl Connection {
         if !self.is_told {
             // It says how far it has got: what was on its way when we stopped waiting may have arrived.
             self.on_ack(now, shared, header, Said::Nack);
-            if self.outgoing.is_flushed() {
-                self.failure.take_if(|failure| *failure == Failure::LingerOver);
-            }
         }
         self.phase = Phase::TimeWait(now + shared.config.time_wait);
         self.end_closing(shared);

@@ -299,39 +299,45 @@ impl Shared {
     }
 
     /// What the reader would find at once, and whether it would find any: bytes of the next message, so that what waits stays
-    /// in its bounds, and how the peer has ended, if nothing is before that.
-    fn seen(&self) -> (usize, bool, Option<End>) {
+    /// in its bounds, and how the peer has ended, if nothing is before that. `in_passing`: nobody asked whether it is readable, so
+    /// whoever sleeps on the descriptor until it is has to look again, if something was found.
+    fn seen(&self, in_passing: bool) -> (usize, bool, Option<End>) {
         // Whoever waits for bytes has the lock, and there are none.
         let Ok(mut reading) = self.reading(Some(Instant::now())) else { return (0, self.is_shut(), None) };
+        let has_found = |reading: &Reading| reading.message.is_some() || reading.end.is_some();
+        let had_found = has_found(&reading);
         let _ = self.fetch(&mut reading, Some(Instant::now()));
+        if in_passing && !had_found && has_found(&reading) {
+            self.ring();
+        }
         if self.is_shut() {
             return (0, true, reading.end);
         }
-        (reading.left(), reading.message.is_some() || reading.end.is_some(), reading.end)
+        (reading.left(), has_found(&reading), reading.end)
     }
 
     pub(super) fn readable_bytes(&self) -> usize {
-        self.seen().0
+        self.seen(false).0
     }
 
     pub(super) fn is_readable(&self) -> bool {
-        self.seen().1
+        self.seen(false).1
     }
 
     /// Why the connection has ended, if the peer has gone without closing in order.
     pub(super) fn failure(&self) -> Option<socket::Errno> {
-        of_reset(self.seen().2)
+        of_reset(self.seen(true).2)
     }
 
     /// As the paper draws it.
     pub(super) fn state(&self) -> State {
-        self.state_after(self.seen().2)
+        self.state_after(self.seen(true).2)
     }
 
     /// All that poll() tells of, at one moment.
     pub(super) fn standing(&self) -> Standing {
         let is_writable = self.is_writable();
-        let (readable_bytes, is_readable, end) = self.seen();
+        let (readable_bytes, is_readable, end) = self.seen(false);
         let is_at_end = readable_bytes == 0 && is_readable;
         Standing { readable_bytes, is_at_end, is_writable, state: self.state_after(end), failure: of_reset(end) }
     }

@@ -133,6 +133,11 @@ impl Conversation {
         room || established()
     }
 
+    /// Whether nothing that was written has still to arrive.
+    pub(crate) fn has_arrived(&self) -> bool {
+        self.stream.try_flush().is_some()
+    }
+
     /// The failure that has not been told, which is told now.
     pub(super) fn take_failure(&self) -> Option<Errno> {
         let failure = self.stream.failure()?;

@@ -16,5 +16,5 @@ mod settings;
 mod socket;
 mod vectors;
 
-pub(crate) use conversation::Lack;
+pub(crate) use conversation::{Conversation, Lack};
 pub(crate) use socket::Socket;

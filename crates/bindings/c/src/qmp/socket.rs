@@ -131,6 +131,26 @@ impl Socket {
         lock(&self.role).clone()
     }
 
+    /// The process ends, and nobody lingers any more. `is_held`: threads wait on it, so it is not closed by being let go of: what
+    /// it has sent ends here. Returns what is to arrive then.
+    pub(crate) fn end_at_exit(&self, is_held: bool) -> Option<Arc<Conversation>> {
+        let Role::Talking(conversation) = self.role() else { return None };
+        let is_reset = lock(&self.settings).linger == Some(Duration::ZERO);
+        if !is_reset {
+            conversation.stream.set_linger(None);
+        }
+        if !is_held {
+            return None;
+        }
+        if is_reset {
+            conversation.stream.abort();
+        } else {
+            // It fails if the connection is over, and nothing is left to be said.
+            let _ = conversation.stream.shutdown(Shutdown::Write);
+        }
+        Some(conversation)
+    }
+
     fn become_(&self, role: &mut Role, new: Role) -> Result<(), Errno> {
         self.watch_role(&new)?;
         *role = new;

@@ -150,9 +150,18 @@ pub(crate) fn free_at_once(zone: &Zone, me: ClientId, first: u32, expected: Word
 #[inline]
 fn free_under_lock(zone: &Zone, first: u32, expected: Word) -> bool {
     let word = &zone.words.0[first as usize];
-    let mine = word.load(Ordering::Acquire) == expected.0;
+    let mine = match expected.kind() {
+        // Others may claim it meanwhile, without the lock.
+        Some(Kind::Raw | Kind::Transit) => word.replace(expected.0, Word::FREE.0),
+        _ => {
+            let mine = word.load(Ordering::Acquire) == expected.0;
+            if mine {
+                word.store(Word::FREE.0, Ordering::Release);
+            }
+            mine
+        }
+    };
     if mine {
-        word.store(Word::FREE.0, Ordering::Release);
         let bitmap = zone.bitmap.load(Ordering::Relaxed);
         zone.bitmap.store(bitmap | mask(first, expected.blocks(first)), Ordering::Release);
     }

@@ -54,8 +54,9 @@ impl Geometry {
     }
 
     pub(crate) fn data_offset(self) -> usize {
-        // Aligned as a huge page at most; control structures need not be as large as the largest blocks.
-        self.control_bytes().next_multiple_of(self.block_bytes().min(HUGE_PAGE))
+        // Aligned as a huge page at most; control structures need not be as large as the largest blocks. And as a page at least, which
+        // are larger than blocks on some machines.
+        self.control_bytes().next_multiple_of(self.block_bytes().min(HUGE_PAGE).max(rustix::param::page_size()))
     }
 
     pub(crate) fn data_bytes(self) -> usize {

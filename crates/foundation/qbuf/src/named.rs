@@ -104,11 +104,20 @@ fn links(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
 }
 
 /// Nobody else makes or removes links meanwhile. The kernel gives the lock back when its holder dies.
-fn lock(folder: &Path) -> io::Result<File> {
+struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // To close it is not enough: a child that was forked meanwhile has it, too.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+fn lock(folder: &Path) -> io::Result<Locked> {
     let lock = File::create(folder.join(".lock"))?;
     // A signal is no reason to leave a name as it is.
     retry_on_intr(|| flock(&lock, FlockOperation::LockExclusive))?;
-    Ok(lock)
+    Ok(Locked(lock))
 }
 
 /// What says which memfd it is, and of a process in which namespace.

@@ -405,11 +405,11 @@ impl Pool {
         }
         let blocks = word.blocks(block % BLOCKS as u32);
         inner.shut(block, blocks);
-        inner.share.give_back(blocks);
         // If it was not ours any more, the receiver will find that out.
         if !inner.word(block).is_some_and(|shared| shared.replace(word.0, Word::in_transit(blocks, to).0)) {
             inner.counters.corrupt_words.add(1);
         }
+        inner.share.give_back(blocks);
         passed
     }
 
@@ -670,9 +670,6 @@ impl Inner {
         let (zone, first) = (block as usize / BLOCKS, block % BLOCKS as u32);
         let blocks = expected.blocks(first);
         self.shut(block, blocks);
-        if expected.kind() != Some(Kind::Transit) {
-            self.share.give_back(blocks);
-        }
         let tables = self.map.tables();
         let freed = match self.options.variant {
             Variant::Locked if tables.header.deferred.0.load(Relaxed) == 0 => {
@@ -682,6 +679,10 @@ impl Inner {
             Variant::Locked => self.release_slowly(zone, first, expected),
             Variant::LockFree => lockfree::free(tables, self.me, zone, first, expected),
         };
+        if expected.kind() != Some(Kind::Transit) {
+            // Not before the word says so: another thread may take what this one gives back.
+            self.share.give_back(blocks);
+        }
         if freed {
             self.remember(zone);
         } else {

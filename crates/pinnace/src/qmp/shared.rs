@@ -26,6 +26,9 @@ use std::time::{Duration, Instant};
 
 /// How often a sleeper looks whether the other process lives.
 const LIFE_SIGN: Duration = Duration::from_millis(100);
+/// Who shares the doorbell with somebody who watches it sleeps so long at most, and so long at first while it rings for him.
+const SLICE: Duration = Duration::from_millis(1);
+const NAP: Duration = Duration::from_micros(50);
 /// Who waits for blocks of the pool looks so often: nobody rings when one is freed.
 const NO_MEMORY: Duration = Duration::from_millis(1);
 /// Who waits for a time while another thread reads looks so often whether it is done.
@@ -113,6 +116,11 @@ fn of_reset(end: Option<End>) -> Option<socket::Errno> {
     matches!(end, Some(End::Reset | End::Died)).then_some(socket::Errno::Reset)
 }
 
+/// Whether something has come that there is no memory for.
+fn is_out_of_memory(fetched: &io::Result<bool>) -> bool {
+    fetched.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::OutOfMemory)
+}
+
 fn timed_out() -> io::Error {
     io::ErrorKind::WouldBlock.into()
 }
@@ -172,6 +180,7 @@ impl Shared {
             Idle::Adaptive { spin } => spin,
             Idle::Block => Duration::from_micros(10),
         };
+        let mut naps = 0;
         loop {
             let now = Instant::now();
             if interest == Interest::Readable && self.is_shut() {
@@ -181,17 +190,15 @@ impl Shared {
             // Who sleeps on the doorbell elsewhere is to hear it when nothing is found here.
             let is_spinning = now - begin < spin && !(is_watched && is_over(now));
             let mut channel = lock(&self.channel);
-            if self.is_life_sign_due(now) {
-                // Finds out, and closes what the dead will not.
-                if !channel.peer_is_alive() {
-                    channel.wait_readable(Duration::ZERO, Some(now))?;
-                    if let Some(found) = look(&mut channel)? {
-                        return Ok(Some(found));
-                    }
-                    return Err(ChannelError::Closed);
+            if self.is_life_sign_due(now) && !channel.peer_is_alive() {
+                // Closes what the dead will not, and rings for those who sleep on it.
+                channel.miss_the_dead();
+                if let Some(found) = look(&mut channel)? {
+                    return Ok(Some(found));
                 }
+                return Err(ChannelError::Closed);
             }
-            let is_ready = !is_spinning && channel.arm(interest)?;
+            let is_ready = !is_spinning && self.arm(&mut channel, interest)?;
             for _ in 0..16 {
                 if let Some(found) = look(&mut channel)? {
                     return Ok(Some(found));
@@ -199,6 +206,7 @@ impl Shared {
                 std::hint::spin_loop();
             }
             let sleeper = (!is_spinning && !is_ready).then(|| channel.begin_sleep());
+            let is_rung = sleeper.is_some() && is_watched && channel.is_rung();
             drop(channel);
             if is_over(now) {
                 return Ok(None);
@@ -209,15 +217,28 @@ impl Shared {
                 }
             } else if let Some(sleeper) = sleeper {
                 // Somebody else may silence the doorbell.
-                let most = now + if is_watched { Duration::from_millis(1) } else { LIFE_SIGN };
+                let most = now + if is_watched { SLICE } else { LIFE_SIGN };
                 let until = deadline.map_or(most, |deadline| deadline.min(most));
-                sleep_on(self.bell.as_fd(), until.saturating_duration_since(now))?;
+                if is_rung {
+                    // It rings for who watches it, and until he has heard it. Mostly he does at once.
+                    naps += 1;
+                    std::thread::sleep((NAP * naps).min(SLICE).min(until.saturating_duration_since(now)));
+                } else {
+                    naps = 0;
+                    sleep_on(self.bell.as_fd(), until.saturating_duration_since(now))?;
+                }
                 if sleeper.has_company() {
                     // It rings until they have heard it, too.
                     std::thread::yield_now();
                 }
             }
         }
+    }
+
+    /// Says to the other side that this one sleeps. The doorbell is silenced before, unless somebody watches it: that would be all
+    /// that he hears.
+    fn arm(&self, channel: &mut Channel, interest: Interest) -> Result<bool, ChannelError> {
+        if self.is_watched.load(Ordering::Relaxed) { channel.arm_beside(interest) } else { channel.arm(interest) }
     }
 
     /// Whether it is time to look if the other process lives: counted over all waits, for those who only ever wait shortly.
@@ -299,52 +320,49 @@ impl Shared {
     }
 
     /// What the reader would find at once, and whether it would find any: bytes of the next message, so that what waits stays
-    /// in its bounds, and how the peer has ended, if nothing is before that. `in_passing`: nobody asked whether it is readable, so
-    /// whoever sleeps on the descriptor until it is has to look again, if something was found.
-    fn seen(&self, in_passing: bool) -> (usize, bool, Option<End>) {
+    /// in its bounds, and how the peer has ended, if nothing is before that. What there is no memory for is there.
+    fn seen(&self) -> (usize, bool, Option<End>) {
         // Whoever waits for bytes has the lock, and there are none.
         let Ok(mut reading) = self.reading(Some(Instant::now())) else { return (0, self.is_shut(), None) };
-        let has_found = |reading: &Reading| reading.message.is_some() || reading.end.is_some();
-        let had_found = has_found(&reading);
-        let _ = self.fetch(&mut reading, Some(Instant::now()));
-        if in_passing && !had_found && has_found(&reading) {
-            self.ring();
-        }
+        let is_short = is_out_of_memory(&self.fetch(&mut reading, Some(Instant::now())));
         if self.is_shut() {
             return (0, true, reading.end);
         }
-        (reading.left(), has_found(&reading), reading.end)
+        if is_short {
+            return (1, true, None);
+        }
+        (reading.left(), reading.message.is_some() || reading.end.is_some(), reading.end)
     }
 
     pub(super) fn readable_bytes(&self) -> usize {
-        self.seen(false).0
+        self.seen().0
     }
 
     pub(super) fn is_readable(&self) -> bool {
-        self.seen(false).1
+        self.seen().1
     }
 
     /// Why the connection has ended, if the peer has gone without closing in order.
     pub(super) fn failure(&self) -> Option<socket::Errno> {
-        of_reset(self.seen(true).2)
+        of_reset(self.seen().2)
     }
 
     /// As the paper draws it.
     pub(super) fn state(&self) -> State {
-        self.state_after(self.seen(true).2)
+        self.state_after(self.seen().2)
     }
 
     /// All that poll() tells of, at one moment.
     pub(super) fn standing(&self) -> Standing {
         let is_writable = self.is_writable();
-        let (readable_bytes, is_readable, end) = self.seen(false);
+        let (readable_bytes, is_readable, end) = self.seen();
         let is_at_end = readable_bytes == 0 && is_readable;
         Standing { readable_bytes, is_at_end, is_writable, state: self.state_after(end), failure: of_reset(end) }
     }
 
     pub(super) fn is_writable(&self) -> bool {
         let mut channel = lock(&self.channel);
-        channel.arm(Interest::Writable).unwrap_or(true) && !self.is_short.load(Ordering::Acquire)
+        self.arm(&mut channel, Interest::Writable).unwrap_or(true) && !self.is_short.load(Ordering::Acquire)
     }
 
     /// Whether the peer has not closed, and lives.
@@ -597,8 +615,8 @@ impl Shared {
     /// Whether something has come that was not read.
     pub(super) fn is_unread(&self) -> bool {
         let mut reading = lock(&self.reading);
-        let _ = self.fetch(&mut reading, Some(Instant::now()));
-        reading.message.is_some()
+        let fetched = self.fetch(&mut reading, Some(Instant::now()));
+        reading.message.is_some() || is_out_of_memory(&fetched)
     }
 
     fn state_after(&self, has_ended: Option<End>) -> State {
@@ -638,6 +656,10 @@ impl Shared {
                     bell.clear();
                     watch.signal();
                 }
+                // Without a daemon nobody else finds out that the other process has died, and rings.
+                if let Some(this) = this.upgrade() {
+                    lock(&this.channel).miss_the_dead();
+                }
             }
         })?;
         Ok(())
@@ -654,12 +676,16 @@ impl Shared {
             let sleeping = std::thread::Builder::new().name("pinnace-ready".into()).spawn(move || {
                 let (is_armed, sleeper) = {
                     let mut channel = lock(&this.channel);
-                    (channel.arm(interest).unwrap_or(true), channel.begin_sleep())
+                    (this.arm(&mut channel, interest).unwrap_or(true), channel.begin_sleep())
                 };
                 // Looked at behind that, which silences the doorbell: who finds memory rings after he has said so.
                 let is_short = interest == Interest::Writable && this.is_short.load(Ordering::Acquire);
                 let is_ready = is_armed && !is_short;
-                if !is_ready {
+                if !is_ready && this.is_watched.load(Ordering::Relaxed) {
+                    // It may ring for who watches it.
+                    std::thread::sleep(NAP);
+                    let _ = sleep_on(this.bell.as_fd(), SLICE);
+                } else if !is_ready {
                     let _ = sleep_on(this.bell.as_fd(), LIFE_SIGN);
                 }
                 drop(sleeper);

@@ -106,6 +106,21 @@ impl Channel {
         self.go_to_sleep(interest)
     }
 
+    /// As [`Channel::arm`], and leaves the bell as it is: for who shares it with somebody who watches it, who alone can know when he
+    /// has heard it.
+    ///
+    /// # Errors
+    ///
+    /// [`ChannelError::Corrupt`].
+    pub fn arm_beside(&mut self, interest: Interest) -> Result<bool, ChannelError> {
+        self.go_to_sleep(interest)
+    }
+
+    /// Whether [`Channel::readable_fd`] is readable.
+    pub fn is_rung(&self) -> bool {
+        doorbell::rings(self.bell())
+    }
+
     /// Says that this thread sleeps on the bell from now on. For who shares the channel with other threads behind a lock: after
     /// [`Channel::arm`] and before he gives up the lock.
     ///
@@ -159,7 +174,7 @@ impl Channel {
             *if interest.writable() { &mut ready } else { &mut other } |= now;
         }
         if other {
-            // Somebody else waits on the same bell for the other interest, and we have just silenced it.
+            // Somebody else waits on the same bell for the other interest, and we may have just silenced it.
             doorbell::ring(self.bell());
         }
         Ok(ready)

@@ -226,8 +226,11 @@ impl<E: Engine, L: Link> Driver<E, L> {
     /// Sets the clock back to when something was due, if that was `before` the process was stopped, or while it was.
     #[cold]
     fn leave_out_stop(&mut self, before: Time) {
-        let PollAt::Time(planned) = self.engine.poll_at() else { return };
-        let planned = planned.max(before);
+        let planned = match self.engine.poll_at() {
+            PollAt::Time(planned) => planned.max(before),
+            PollAt::Now => before,
+            PollAt::Ingress => return,
+        };
         let late = self.now.since(planned);
         if late > STOPPED && self.stopped.is_none_or(|stopped| planned.since(stopped) >= STOPPED_APART) {
             self.epoch += late;
@@ -493,7 +496,8 @@ impl<E: Engine, L: Link> Driver<E, L> {
         }
         match outcome {
             SendOutcome::Sent if self.train.is_awaited() => {
-                let left_by = self.time_of(Instant::now());
+                // A stop in the middle of the call does not count either: the clock will be set back behind it.
+                let left_by = self.time_of(Instant::now()).min(self.now + STOPPED);
                 self.engine.handle_left(left_by);
             }
             SendOutcome::Sent => {}

@@ -51,10 +51,12 @@ impl Refusal {
             | libc::ENODEV
             | libc::ENOTCONN
             | libc::EDESTADDRREQ
-            | libc::EPIPE => Self::Unreachable,
+            | libc::EPIPE
+            // What ICMP says of source routes, to sockets that want to hear everything (IP_RECVERR).
+            | libc::EOPNOTSUPP => Self::Unreachable,
             libc::EMSGSIZE => Self::TooLarge,
             libc::EIO | libc::EINVAL => Self::Unwilling,
-            libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EOPNOTSUPP => Self::Fatal(error),
+            libc::EBADF | libc::ENOTSOCK | libc::EFAULT => Self::Fatal(error),
             _ => Self::Other,
         })
     }

@@ -251,10 +251,10 @@ impl UdpLink {
     }
 
     /// A train has left, but for `lost` of its datagrams; `old` is a refusal that was told first, and not about this train.
-    fn sent(&mut self, train: &Train, lost: usize, old: Option<Refusal>) -> io::Result<SendOutcome> {
+    fn sent(&mut self, train: &Train, lost: usize, old: Option<&Refusal>) -> io::Result<SendOutcome> {
         self.counters.count_train(train, lost);
         match old {
-            Some(refusal @ Refusal::Unreachable) => self.refused(refusal, 0),
+            Some(Refusal::Unreachable | Refusal::Other) => self.refused(Refusal::Unreachable, 0),
             _ => Ok(SendOutcome::Sent),
         }
     }
@@ -263,7 +263,8 @@ impl UdpLink {
     /// which anybody can forge, and sends nothing. It has told it then, and can be asked again.
     fn may_be_old(&mut self, refusal: &Refusal, size: usize) -> bool {
         match refusal {
-            Refusal::Unreachable => self.connected,
+            // The latter is what ICMP calls prohibited, or a local firewall: then it is refused again.
+            Refusal::Unreachable | Refusal::Other => self.connected,
             Refusal::TooLarge if self.connected => {
                 self.refresh_mtu();
                 size <= self.max_datagram
@@ -337,7 +338,7 @@ impl UdpLink {
         if lost == train.segments() {
             return Ok(SendOutcome::Sent);
         }
-        self.sent(train, lost, old)
+        self.sent(train, lost, old.as_ref())
     }
 
     /// Some kernels refuse the ECN control message. True if that may have been why, and it is not sent any more. They also
@@ -442,7 +443,7 @@ impl Link for UdpLink {
             // SAFETY: `gather` laid the message out: pieces in `self.out`, in the train and in memory that the table
             // vouches for, a name in `self.to`; none of it has moved since, and the kernel only reads it.
             if unsafe { sys::send_message(self.write_fd, &message, Outgoing::FLAGS) } >= 0 {
-                return self.sent(train, 0, old);
+                return self.sent(train, 0, old.as_ref());
             }
             match Refusal::last() {
                 None => {}

@@ -2,7 +2,7 @@
 //!
 //! On Linux [`UdpLink`] is vectored: a train is one `sendmsg` with `UDP_SEGMENT`, gathered from application memory, and a
 //! read is one `recvmsg` with `UDP_GRO`, scattered into it. What the kernel offers is probed once per process; a path that
-//! refuses offload is served with `sendmmsg` from then on. Elsewhere [`UdpLink`] is [`PortableUdpLink`]: one datagram at
+//! refuses offload is served with `sendmmsg` for some minutes. Elsewhere [`UdpLink`] is [`PortableUdpLink`]: one datagram at
 //! a time, copied.
 //!
 //! Always true: the descriptors of a caller ("foreign") are used as they are, without a change to any option or flag; on

@@ -153,11 +153,15 @@ impl Handles {
         let parted = std::mem::take(&mut lock(&self.farewells).lines);
         lock(&self.at_exit).extend(parted.into_iter().map(|(_, line)| line));
         let deadline = Instant::now() + AT_EXIT;
-        for line in self.lines.take_all().into_values() {
-            // There is nobody to be told, and what waits in other threads ends with them.
-            let _ = line.close(deadline.saturating_duration_since(Instant::now()));
-            lock(&self.at_exit).push(line);
-        }
+        let lines: Vec<_> = self.lines.take_all().into_values().collect();
+        // All of them end at once, and one whose peer is gone takes no time from the others.
+        lines.iter().for_each(|line| line.begin_close());
+        // There is nobody to be told, and what waits in other threads ends with them.
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let unfinished: Vec<_> = lines.iter().filter(|line| line.shutdown(left()).is_err()).collect();
+        let farewells_end = Instant::now() + AT_EXIT;
+        unfinished.into_iter().take_while(|_| Instant::now() < farewells_end).for_each(|line| line.abort());
+        lock(&self.at_exit).extend(lines);
     }
 }
 

@@ -221,6 +221,13 @@ impl Line {
         })
     }
 
+    /// Begins to end everything, and waits for nothing.
+    pub(super) fn begin_close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        // What has arrived until then is told by who waits.
+        let _ = self.shutdown(Duration::ZERO);
+    }
+
     /// Ends everything; who waits is told.
     pub(super) fn close(&self, linger: Duration) -> Result<(), Failure> {
         self.is_closed.store(true, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use crate::listener;
 use crate::name::{Class, Family, Name};
 use crate::sys::{self, End, Outcome};
 use crate::table::{self, Members, Notes};
-use crate::{carrier, internet, patience, real, stream};
+use crate::{carrier, descriptor, internet, patience, real, stream};
 use core::ffi::{c_int, c_long};
 use core::net::{IpAddr, SocketAddr};
 use core::ptr::null;
@@ -27,7 +27,7 @@ pub(crate) unsafe fn accept4(fd: c_int, address: *mut sockaddr, len: *mut sockle
                 // SAFETY: the caller's promise.
                 let accepted = unsafe { real::accept4(fd, address, len, flags) };
                 if accepted >= 0 {
-                    table::reset(accepted);
+                    descriptor::given(accepted);
                     return Ok(accepted);
                 }
                 let error = sys::errno();
@@ -67,7 +67,7 @@ unsafe fn accept_either(
                 match unsafe { real::accept4(members.tcp, address, len, flags) } {
                     -1 => Err(sys::errno()),
                     accepted => {
-                        table::reset(accepted);
+                        descriptor::given(accepted);
                         Ok(accepted)
                     }
                 }

@@ -29,6 +29,16 @@ pub(crate) fn close(fd: c_int) -> Outcome {
     closed
 }
 
+/// A number was given out anew, so what it was before is closed, though nobody has told this library: libuv closes by a system
+/// call of its own.
+pub(crate) fn given(fd: c_int) {
+    let members = table::listener(fd);
+    table::reset(fd);
+    if let Some(members) = members {
+        listener::release(members);
+    }
+}
+
 /// close_range(): what is in the range, save what is the library's own, and members whose listener is not.
 pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Outcome {
     let only_marks = flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0;

@@ -42,7 +42,7 @@ export! {
         // SAFETY: no pointers.
         let fd = unsafe { real::socket(domain, kind, protocol) };
         if fd >= 0 {
-            table::reset(fd);
+            descriptor::given(fd);
             let is_tcp = matches!(domain, libc::AF_INET | libc::AF_INET6)
                 && kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) == libc::SOCK_STREAM
                 && matches!(protocol, 0 | libc::IPPROTO_TCP);

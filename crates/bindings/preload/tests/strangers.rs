@@ -20,6 +20,12 @@ fn other_sockets_are_left_alone() {
 }
 
 #[test]
+fn a_listener_that_is_closed_by_a_system_call_leaves_its_port() {
+    alone("unheard", false);
+    alone("unheard", true);
+}
+
+#[test]
 fn nobody_listens() {
     alone("refused", false);
     alone("refused", true);

@@ -444,6 +444,22 @@ static void words(void)
     CHECK(fstat(FILE_OF_MINE, &facts) == 0 && facts.st_size == 0);
 }
 
+/* libuv closes what it has by a system call of its own: when the number is given again its port is free. */
+static void unheard(void)
+{
+    int listener = bound(0), at = port(listener);
+    CHECK(listen(listener, 4) == 0);
+    CHECK(syscall(SYS_close, listener) == 0);
+    int again = socket(family(), SOCK_STREAM, 0), one = 1;
+    CHECK(again == listener);
+    CHECK(setsockopt(again, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0);
+    struct sockaddr_storage to;
+    socklen_t len = address(&to, at, 0);
+    CHECK(bind(again, (struct sockaddr *)&to, len) == 0 && listen(again, 4) == 0);
+    int fd = dial(at);
+    CHECK(accept(again, NULL, NULL) >= 0 && close(fd) == 0);
+}
+
 enum { WAYS = 6 };
 
 static int delay;
@@ -684,6 +700,7 @@ static const struct {
     { "waiters", waiters },
     { "many", many },
     { "words", words },
+    { "unheard", unheard },
 };
 
 int main(int argc, char **argv)

@@ -88,6 +88,11 @@ fn who_asks_how_a_stream_stands_and_who_reads_it_do_not_wait_for_each_other() {
     });
     ended.recv_timeout(Duration::from_secs(60)).expect("both go on");
     let client = sending.join().unwrap();
+    // It is on its way.
+    let until = Instant::now() + Duration::from_secs(60);
+    while client.standing().readable_bytes == 0 && Instant::now() < until {
+        thread::sleep(Duration::from_millis(1));
+    }
     assert_eq!(client.standing().readable_bytes, 4);
     drop(client);
 }

@@ -12,7 +12,7 @@ use super::{Carry, Received, ReceivedInto, Sending, Special, at_most, most_of, q
 use crate::a1::{Failure, Full, Qos, Refused, Sink, Socket};
 use crate::attempts::Attempts;
 use crate::endpoint::{ConnectionError, ReceiverState, ReceiverStatus};
-use crate::lock::lock;
+use crate::lock::{Lock, Locked, lock};
 use crate::rendezvous::{Control, Invitation, Kind};
 use crate::service::{Method, Service};
 use crate::{Error, Message, Unsent};
@@ -36,7 +36,7 @@ const OPENING: Duration = Duration::from_secs(5);
 pub(crate) struct Cast {
     socket: Socket,
     invitation: Invitation,
-    receivers: Mutex<Vec<Receiver>>,
+    receivers: Lock<Vec<Receiver>>,
     /// Held while somebody is invited.
     inviting: Mutex<()>,
     /// Nothing more is sent.
@@ -75,7 +75,7 @@ impl Cast {
         Self {
             socket,
             invitation,
-            receivers: Mutex::default(),
+            receivers: Lock::default(),
             inviting: Mutex::new(()),
             is_over: AtomicBool::new(false),
             is_end_said: AtomicBool::new(false),
@@ -95,8 +95,8 @@ impl Cast {
         lock(&self.inviting)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Receiver>> {
-        lock(&self.receivers)
+    fn lock(&self) -> Locked<'_, Vec<Receiver>> {
+        self.receivers.lock()
     }
 
     /// Whoever waits for room waits in vain.

@@ -39,7 +39,7 @@ pub(crate) use a1::{A1, most_of, qos_of};
 pub(crate) use alarm::{Alarm, within};
 pub(crate) use cast::{Cast, most_from_many, qos_to_many};
 pub(crate) use framed::Framed;
-pub(crate) use pieces::piece_bytes;
+pub(crate) use pieces::{is_piece, piece_bytes};
 pub use received::{Received, ReceivedInto};
 pub(crate) use room::{LOOK as LOOK_FOR_BREAK, UnderWay};
 pub use sending::Delivered;
@@ -354,7 +354,7 @@ impl Carry for Carrier {
 
 impl Carrier {
     /// What carries the connection.
-    fn method(&self) -> Method {
+    pub(crate) fn method(&self) -> Method {
         match self {
             Self::Xtp(_) => Method::Xtp,
             Self::Framed(framed) => framed.method(),

@@ -20,6 +20,11 @@ pub(crate) fn piece_bytes(largest: u64) -> u32 {
     largest.saturating_add(1).clamp(LEAST_PIECE, MOST_PIECE) as u32
 }
 
+/// Whether a peer may have the pieces of messages be of so many bytes.
+pub(crate) fn is_piece(bytes: u32) -> bool {
+    (LEAST_PIECE..=MOST_PIECE).contains(&bytes.into())
+}
+
 /// How many buffers of a piece wait for messages.
 pub(super) fn buffers(piece: u32) -> usize {
     (BUFFERS_BYTES / piece.max(1) as usize).clamp(8, 256)

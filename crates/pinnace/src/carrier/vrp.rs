@@ -397,6 +397,11 @@ impl Vrp {
                 return ready;
             }
             let is_gone = self.is_gone();
+            if is_gone && !incoming.early.is_empty() && incoming.gone.is_none() {
+                // What has come is due now: nothing comes before it.
+                incoming.gone = Some(Error::FrameFailed(Failure::PeerGone));
+                continue;
+            }
             let until = if is_gone { now } else { incoming.look_at(now) };
             let until = deadline.map_or(until, |deadline| deadline.min(until));
             match back.recv_until(Some(until))? {
@@ -433,6 +438,11 @@ impl Vrp {
                 return ready;
             }
             let is_gone = self.is_gone();
+            if is_gone && !incoming.early.is_empty() && incoming.gone.is_none() {
+                // What has come is due now: nothing comes before it.
+                incoming.gone = Some(Error::FrameFailed(Failure::PeerGone));
+                continue;
+            }
             let until = if is_gone { now } else { incoming.look_at(now) };
             match within(until, back.recv_async()).await {
                 None if is_gone && incoming.early.is_empty() => return Err(Error::FrameFailed(Failure::PeerGone)),

@@ -362,14 +362,14 @@ impl Carry for Xtp {
 
 /// The block with what a service says about sending.
 pub(crate) fn programmed(mut block: xtp::ControlBlock, service: &Service) -> xtp::ControlBlock {
-    if let Some((rate, burst)) = service.kept_rate() {
-        // Bits a second are bytes in eight.
-        block.output_rate = u32::try_from(rate / 8).unwrap_or(u32::MAX).max(1);
-        block.output_burst = u32::try_from(burst).unwrap_or(u32::MAX).max(1);
-    }
-    if let Some(priority) = service.priority {
-        block.sort_value = u32::from(priority);
-        block.mode_flags = block.mode_flags.with(xtp::Flags::SORT);
-    }
+    let narrow = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
+    // Bits a second are bytes in eight. What is not said any more does not hold any more.
+    (block.output_rate, block.output_burst) =
+        service.kept_rate().map_or((0, 0), |(rate, burst)| (narrow(rate / 8), narrow(burst)));
+    block.sort_value = service.priority.map_or(0, u32::from);
+    block.mode_flags = match service.priority {
+        Some(_) => block.mode_flags.with(xtp::Flags::SORT),
+        None => block.mode_flags.without(xtp::Flags::SORT),
+    };
     block
 }

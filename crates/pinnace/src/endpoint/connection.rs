@@ -2,7 +2,7 @@
 
 mod closing;
 
-use crate::lock::lock;
+use crate::lock::{Lock, Locked};
 pub(super) use closing::LONGEST_LINGER;
 
 use super::ending::Ending;
@@ -16,8 +16,8 @@ use crate::{Error, Message, Unsent};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// What a connection is made of beside its carrier.
@@ -44,7 +44,7 @@ pub struct Connection {
     path: Path,
     peer: SocketAddr,
     selection: Selection,
-    service: Mutex<Service>,
+    service: Lock<Service>,
     /// Held from a request to its response.
     transacting: Turn<()>,
     /// Responses to requests for which nobody waits any more.
@@ -82,7 +82,7 @@ impl Connection {
         let shown = Shown::new(method.name(), &peers(&carrier, peer), &service_text);
         let (carrier, ending) = (Arc::new(carrier), Arc::new(Ending::new()));
         let largest = AtomicU64::new(largest_of(&service));
-        let service = Mutex::new(service);
+        let service = Lock::new(service);
         Self {
             carrier,
             method,
@@ -609,8 +609,8 @@ impl Connection {
         self.largest.load(Ordering::Relaxed)
     }
 
-    fn current(&self) -> MutexGuard<'_, Service> {
-        lock(&self.service)
+    fn current(&self) -> Locked<'_, Service> {
+        self.service.lock()
     }
 
     /// The service with which messages are sent.

@@ -8,7 +8,9 @@ use super::natives::is_duplex;
 use super::socket::{Heard, Socket};
 use super::wire::{Answer, Control, Hello, Kind, MOST_SERVICE, MOST_TEXT, Status, VERSION};
 use super::{class_number, host, method, number};
-use crate::carrier::{A1, Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, at_most, most_of, programmed, qos_of};
+use crate::carrier::{
+    A1, Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, at_most, is_piece, most_of, programmed, qos_of,
+};
 use crate::endpoint::{Connection, ConnectionError, EndpointOptions, Parts, no_address};
 use crate::network::{as_connected, canonical, random_seed, route, with_port};
 use crate::service::{Method, Mode, Path, PathClass, Receivers, Selection, Service, choose};
@@ -198,6 +200,9 @@ pub(super) fn ask(
             Status::Accepted => {
                 let chosen = method(answer.method).filter(|chosen| methods.contains(chosen));
                 let method = chosen.ok_or_else(|| refused("it has chosen a method that was not offered".to_owned()))?;
+                if method == Method::Zcrp && !is_piece(answer.piece) {
+                    return Err(refused(format!("it cuts messages into pieces of {} bytes", answer.piece)).into());
+                }
                 let to = with_port(to, answer.port);
                 return Ok(Agreed { method, to, piece: answer.piece, nonce: hello.nonce });
             }
@@ -439,6 +444,29 @@ mod tests {
             crate::connect(&peer).unwrap();
             crate::Endpoint::client().connect_all(&[&peer], &"multicast=1".parse().unwrap()).unwrap();
         }
+    }
+
+    #[test]
+    fn a_server_does_not_choose_how_much_memory_a_client_makes() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = server.local_addr().unwrap();
+        let pieces = [0, 1, (64 << 10) - 1, (8 << 20) + 1, u32::MAX];
+        let serving = std::thread::spawn(move || {
+            for piece in pieces {
+                let mut bytes = [0; 2048];
+                let (len, from) = server.recv_from(&mut bytes).unwrap();
+                let hello = Hello::parse(&bytes[..len]).unwrap();
+                let refusal = Answer::refusal(&hello, Status::Accepted, "");
+                let answer = Answer { method: number(Method::Zcrp), port: 9, piece, ..refusal };
+                server.send_to(&answer.encode(), from).unwrap();
+            }
+        });
+        for piece in pieces {
+            let asked = ask(to, 5, "", &Path::of_class(PathClass::Cluster), &[Method::Zcrp], None, None);
+            let said = asked.err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(said.contains(&format!("pieces of {piece} bytes")), "{said}");
+        }
+        serving.join().unwrap();
     }
 
     #[test]

@@ -529,7 +529,12 @@ impl Serving {
             }
             match done {
                 Done::Come(carrier, peer) => {
-                    self.begin(*carrier, peer);
+                    // Anybody can say that he comes from anywhere: who is not expected takes nobody's place.
+                    if self.expected.values().any(|expected| host_of(expected.client) == host_of(peer)) {
+                        self.begin(*carrier, peer);
+                    } else {
+                        carrier.abort(Instant::now());
+                    }
                     if let Some(native) = task.accepts {
                         self.watch_native(native, task.expires);
                     }
@@ -546,8 +551,11 @@ impl Serving {
     /// Shows a connection to whoever listens, if it was expected.
     fn finish(&mut self, carrier: Carrier, control: &Control, peer: SocketAddr) {
         let nonce = control.nonce;
-        let is_it =
-            |expected: &Expected| expected.method == Method::SharedMemory || host_of(expected.client) == host_of(peer);
+        let is_it = |expected: &Expected| {
+            let is_host = expected.method == Method::SharedMemory || host_of(expected.client) == host_of(peer);
+            // By another one it would leave the socket of what was agreed on behind.
+            is_host && expected.method == carrier.method()
+        };
         if !self.expected.get(&nonce).is_some_and(is_it) {
             // It must not end in order: that takes time, and others wait for this thread.
             carrier.abort(Instant::now());
@@ -562,6 +570,10 @@ impl Serving {
             self.natives[native].is_watched = false;
         }
         let service = whole(&control.service, &service).unwrap_or(service);
+        if natives::is_duplex(&service) && service.kept_rate().is_some() {
+            // The way back is held to it as well. What the sockets of all were made with knows nothing of it.
+            let _ = carrier.set_service(&service);
+        }
         let (selection, longest) = (self.options.selection.clone(), self.longest(&service));
         let parts = Parts { method, service, path, peer, selection, longest, has_connected: false };
         self.shared.push(Connection::new(carrier, parts));

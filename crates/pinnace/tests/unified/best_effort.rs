@@ -6,7 +6,7 @@ use pinnace::service::{Method, Service};
 use pinnace::vrp::Contract;
 use pinnace::{Connection, PerMessage};
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MESSAGES: u32 = 600;
 
@@ -196,4 +196,22 @@ fn what_repeats_nothing_promises_nothing() {
     let reliable = pair_of(Method::Xtp, &Service::new());
     drop(reliable.client.send_with(vec![3], &PerMessage::new().contract(Contract::reliable())).unwrap());
     assert_eq!(&*reliable.server.recv_timeout(LONG).unwrap().unwrap(), [3]);
+}
+
+#[test]
+fn the_way_back_is_held_to_the_rate_as_well() {
+    const MESSAGES: u32 = 50;
+    for method in [Method::Xtp, Method::A1, Method::Vrp] {
+        let service = "rate=4mbit burst=64KiB direction=duplex size=10000".parse().unwrap();
+        let Pair { client, server, _endpoint } = pair_of(method, &service);
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..MESSAGES).for_each(|_| drop(server.send(vec![7; 10_000]).unwrap())));
+            for _ in 0..MESSAGES {
+                assert_eq!(client.recv().unwrap().unwrap().len(), 10_000);
+            }
+        });
+        // Half a megabyte at half a megabyte a second.
+        assert!(begun.elapsed() > Duration::from_millis(700), "{method:?}: {:?}", begun.elapsed());
+    }
 }

@@ -147,6 +147,18 @@ fn whoever_does_not_wait_when_it_closes_is_told_when_it_does() {
 }
 
 #[test]
+fn a_task_that_closes_behind_a_loss_does_not_end_in_order_either() {
+    let Pair { client, server, _endpoint } = far();
+    drop(client.send(message(0)).unwrap());
+    drop(client.send(message(1)).unwrap());
+    says_what_happened(&pollster::block_on(client.close_async(LONG)).unwrap_err(), &client);
+    assert!(is_message(&server.recv_timeout(LONG).unwrap().unwrap(), 0));
+    drop(client);
+    let end = server.recv_timeout(LONG);
+    assert!(end.is_err(), "and not {end:?}");
+}
+
+#[test]
 fn closing_tells_of_what_was_refused() {
     let Pair { client, server: _server, _endpoint } = far();
     drop(send_far(&client));

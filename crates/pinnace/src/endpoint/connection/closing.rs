@@ -120,14 +120,23 @@ impl Connection {
             return known;
         }
         let flushed = within(until, self.carrier.flush_async()).await.unwrap_or(Err(Error::Timeout));
-        let told = within(until, self.carrier.close_async()).await.unwrap_or(Err(Error::Timeout));
-        let closed = match told {
-            // The peer has closed, and needs to know nothing more.
-            Err(Error::CallRefused(a1::Refused::NoConnection)) => flushed,
-            told => flushed.and(told),
+        let closed = if is_undelivered(&flushed) {
+            // What is lost makes it no end in order, of which the peer is told when the connection goes.
+            flushed
+        } else {
+            match within(until, self.carrier.close_async()).await.unwrap_or(Err(Error::Timeout)) {
+                // The peer has closed, and needs to know nothing more.
+                Err(Error::CallRefused(a1::Refused::NoConnection)) => flushed,
+                told => flushed.and(told),
+            }
         };
         self.ended(closed.map_err(|error| self.carrier.explained(error)))
     }
+}
+
+fn is_undelivered(flushed: &Result<(), Error>) -> bool {
+    let is_it = |why: &ConnectionError| matches!(why, ConnectionError::Undelivered { .. });
+    matches!(flushed, Err(Error::Connection(why)) if is_it(why))
 }
 
 impl Drop for Connection {

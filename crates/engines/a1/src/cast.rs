@@ -474,6 +474,9 @@ impl A1 {
         let mut left_behind = Vec::new();
         let to = Address::Inet(SocketAddr::V4(stream.group.socket()));
         while stream.sent < stream.cut {
+            if !stream.is_reliable {
+                drop_stale(&cast.members, now, &mut self.connections);
+            }
             let cut = match next_block(&cast.members, stream.sent, now, &mut self.connections) {
                 Turn::Of(cut) => cut,
                 // Whoever wanted it is gone, or gets it over its own connection.
@@ -575,13 +578,16 @@ enum Turn {
     HeldUpBy(ContextKey),
 }
 
-fn next_block(members: &[Member], number: u64, now: Time, connections: &mut Connections) -> Turn {
+/// What one of them drops on the way gets numbers that none of them takes.
+fn drop_stale(members: &[Member], now: Time, connections: &mut Connections) {
     for member in members {
-        // What one of them drops on the way gets numbers that none of them takes.
         if let Some(connection) = connections.lookup_mut(member.key).filter(|connection| connection.is_talking()) {
             connection.outgoing.drop_stale(now);
         }
     }
+}
+
+fn next_block(members: &[Member], number: u64, now: Time, connections: &mut Connections) -> Turn {
     let mut turn = Turn::OfNobody;
     for member in members {
         let Some(connection) = connections.lookup_mut(member.key) else { continue };

@@ -6,6 +6,7 @@
 
 use crate::exit::Error;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -14,29 +15,19 @@ use std::sync::{Mutex, PoisonError};
 
 struct Mapped {
     path: PathBuf,
-    /// The file itself: another one may have its name by now.
-    device: u64,
-    inode: u64,
     bytes: u64,
     modified: (i64, i64),
 }
 
-static MAPPED: Mutex<Vec<Mapped>> = Mutex::new(Vec::new());
+/// By their devices and numbers: another file may have the name by now.
+static MAPPED: Mutex<BTreeMap<(u64, u64), Mapped>> = Mutex::new(BTreeMap::new());
 
 /// Notes that a file is about to be sent from its pages.
 pub(crate) fn note(file: &File, path: &Path) -> io::Result<()> {
     let metadata = file.metadata()?;
-    let mapped = Mapped {
-        path: path.to_owned(),
-        device: metadata.dev(),
-        inode: metadata.ino(),
-        bytes: metadata.len(),
-        modified: modified(&metadata),
-    };
+    let mapped = Mapped { path: path.to_owned(), bytes: metadata.len(), modified: modified(&metadata) };
     let mut all = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
-    if !all.iter().any(|known| (known.device, known.inode) == (mapped.device, mapped.inode)) {
-        all.push(mapped);
-    }
+    all.entry(identity(&metadata)).or_insert(mapped);
     Ok(())
 }
 
@@ -44,18 +35,21 @@ fn modified(metadata: &Metadata) -> (i64, i64) {
     (metadata.mtime(), metadata.mtime_nsec())
 }
 
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
 impl Mapped {
     /// As it is now, if it is there under its name.
-    fn now(&self) -> Option<Metadata> {
-        let metadata = std::fs::metadata(&self.path).ok()?;
-        ((metadata.dev(), metadata.ino()) == (self.device, self.inode)).then_some(metadata)
+    fn now(&self, known: (u64, u64)) -> Option<Metadata> {
+        std::fs::metadata(&self.path).ok().filter(|metadata| identity(metadata) == known)
     }
 }
 
 fn first(is_meant: impl Fn(&Mapped, &Metadata) -> bool) -> Option<Error> {
     let all = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = all.iter().find(|mapped| mapped.now().is_some_and(|now| is_meant(mapped, &now)))?;
-    Some(changed(&found.path))
+    let found = all.iter().find(|(known, mapped)| mapped.now(**known).is_some_and(|now| is_meant(mapped, &now)))?;
+    Some(changed(&found.1.path))
 }
 
 /// What is said of a file that was not the same from the first byte to the last.

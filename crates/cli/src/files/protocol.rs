@@ -241,7 +241,10 @@ impl SafePath {
             match name {
                 b"" => return Err("it has an empty component"),
                 b"." | b".." => return Err("it leads out of the folder"),
-                name if name == PARTIAL_FOLDER.as_bytes() => return Err("it leads into the receiver's own state"),
+                // Some file systems tell no case from the other.
+                name if name.eq_ignore_ascii_case(PARTIAL_FOLDER.as_bytes()) => {
+                    return Err("it leads into the receiver's own state");
+                }
                 name if name.len() > MAX_NAME_BYTES => return Err("it has a name of more than 255 bytes"),
                 _ => {}
             }

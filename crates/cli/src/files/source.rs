@@ -9,7 +9,7 @@ use crate::exit::Error;
 use crate::mapped;
 use crate::output::Output;
 use rustix::fs::OFlags;
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -21,6 +21,8 @@ use walkdir::WalkDir;
 pub(super) struct Source {
     pub(super) entry: Entry,
     pub(super) location: PathBuf,
+    /// Which file it was, on which device: another one may get its name.
+    pub(super) identity: (u64, u64),
 }
 
 impl Source {
@@ -36,12 +38,16 @@ impl Source {
         }
     }
 
-    /// The file, if it is still as long, and as old, as when it was offered.
+    /// The file, if it is still the one that was offered, as long and as old as it was.
     pub(super) fn open(&self) -> Result<File, Error> {
         let cannot = |error| Error::io(format_args!("cannot read {}", self.location.display()), &error);
-        let file = File::open(&self.location).map_err(cannot)?;
+        let file = not_waiting().open(&self.location).map_err(cannot)?;
         let metadata = file.metadata().map_err(cannot)?;
-        if metadata.len() != self.bytes() || (metadata.mtime(), metadata.mtime_nsec() as u32) != self.entry.modified {
+        let is_it = (metadata.dev(), metadata.ino()) == self.identity;
+        if !is_it
+            || metadata.len() != self.bytes()
+            || (metadata.mtime(), metadata.mtime_nsec() as u32) != self.entry.modified
+        {
             return Err(mapped::changed(&self.location));
         }
         Ok(file)
@@ -122,7 +128,7 @@ fn gather_one(path: &Path, name: &[u8], output: &Output, gathered: &mut Gathered
             left_out(location, "symbolic link", "it is a symbolic link", output);
             continue;
         }
-        let (metadata, has_more) = match examine(location) {
+        let (metadata, has_more) = match examine(location, found.depth() == 0) {
             Ok(examined) => examined,
             Err(error) if found.depth() > 0 && is_gone(&error) => {
                 gathered.leave_out_gone(location, output);
@@ -140,7 +146,8 @@ fn gather_one(path: &Path, name: &[u8], output: &Output, gathered: &mut Gathered
             full.push(b'/');
             full.extend(below.as_os_str().as_bytes());
         }
-        gathered.sources.push(Source { entry: entry(full, &metadata, location)?, location: location.to_owned() });
+        let (entry, identity) = (entry(full, &metadata, location)?, (metadata.dev(), metadata.ino()));
+        gathered.sources.push(Source { entry, location: location.to_owned(), identity });
         if gathered.sources.len() > MAX_ENTRIES {
             return Err(Error::failed(format!("more than {MAX_ENTRIES} files; send them in several transfers")));
         }
@@ -154,14 +161,24 @@ fn is_gone(error: &io::Error) -> bool {
 
 /// What lies there, and whether it has content though it says that it is empty. A file must be readable: its turn to be sent
 /// may come hours later.
-fn examine(location: &Path) -> io::Result<(Metadata, bool)> {
-    let metadata = std::fs::metadata(location)?;
+///
+/// `is_named`: on the command line, where links are followed.
+fn examine(location: &Path, is_named: bool) -> io::Result<(Metadata, bool)> {
+    let look = if is_named { std::fs::metadata } else { std::fs::symlink_metadata };
+    let metadata = look(location)?;
     if !metadata.is_file() {
         return Ok((metadata, false));
     }
-    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(location)?;
+    let file = not_waiting().open(location)?;
     let has_more = mapped::hides_content(&file)?;
     Ok((metadata, has_more))
+}
+
+/// To open what may have become something that is waited for when it is opened.
+fn not_waiting() -> OpenOptions {
+    let mut options = File::options();
+    options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+    options
 }
 
 fn entry(path: Vec<u8>, metadata: &Metadata, location: &Path) -> Result<Entry, Error> {

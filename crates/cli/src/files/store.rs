@@ -23,6 +23,7 @@ use std::ops::Bound;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 const STATE_MAGIC: &[u8; 8] = b"pnstate1";
@@ -45,6 +46,8 @@ pub(super) struct Store {
     overwrite: bool,
     claimed: Mutex<Claimed>,
     released: Condvar,
+    /// The file system has refused to keep room free for what comes.
+    reserves_nothing: AtomicBool,
 }
 
 /// What the transfers under way have for themselves.
@@ -210,6 +213,14 @@ impl Store {
             )),
             error => cannot(error),
         })?;
+        let (owner, me) = (rustix::fs::fstat(&partial).map_err(cannot)?.st_uid, rustix::process::geteuid().as_raw());
+        if owner != me && owner != 0 {
+            return Err(Error::failed(format!(
+                "cannot receive into {0}: {0}/{PARTIAL_FOLDER} belongs to another user, who could change what is not whole yet; \
+                 move it away, or choose another folder (--dir)",
+                path.display()
+            )));
+        }
         match rustix::fs::flock(&partial, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -220,8 +231,8 @@ impl Store {
             }
             Err(error) => return Err(cannot(error)),
         }
-        let (claimed, released) = Default::default();
-        Ok(Self { path: path.to_owned(), root, partial, overwrite, claimed, released })
+        let (claimed, released, reserves_nothing) = Default::default();
+        Ok(Self { path: path.to_owned(), root, partial, overwrite, claimed, released, reserves_nothing })
     }
 
     fn claimed(&self) -> MutexGuard<'_, Claimed> {
@@ -416,7 +427,8 @@ impl Store {
     }
 
     fn open_partial(&self, name: &str, flags: OFlags) -> Result<File, Errno> {
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Nobody waits for what is no file.
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let open = || rustix::fs::openat(&self.partial, name, flags, PARTIAL_FILE).map(File::from);
         match open() {
             // An attempt that was killed on its last step has left it with the permissions of the whole file.
@@ -489,7 +501,10 @@ impl Store {
         match rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len as u64) {
             Ok(()) => Ok(()),
             // This file system reserves nothing; what is free now has to do.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.free_bytes()? > len as u64 => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.free_bytes()? > len as u64 => {
+                self.reserves_nothing.store(true, Ordering::Relaxed);
+                Ok(())
+            }
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Err(self.cannot("write", Some(&item.path), Errno::NOSPC)),
             Err(error) => Err(self.cannot("write", Some(&item.path), error)),
         }
@@ -512,7 +527,9 @@ impl Store {
             let folder = self.parent(&item.path, true)?;
             rustix::fs::futimens(&file, &times(item))?;
             rustix::fs::fchmod(&file, Mode::from_raw_mode(item.mode))?;
-            let synced = if sync { rustix::fs::fsync(&file) } else { Ok(()) };
+            // Where nothing is reserved, whether there was room is known when it is on the disk.
+            let is_asked = sync || self.reserves_nothing.load(Ordering::Relaxed);
+            let synced = if is_asked { rustix::fs::fsync(&file) } else { Ok(()) };
             let named = synced.and_then(|()| self.name(&content, &folder, OsStr::from_bytes(item.path.split().1)));
             if named.is_err() {
                 // The next attempt must be able to write to it, whatever permissions the whole file has.

@@ -665,6 +665,41 @@ impl Shared {
         Ok(())
     }
 
+    /// Sleeps until it may be ready, or the time is over.
+    fn sleep_until_ready(&self, interest: Interest, until: Instant) {
+        let mut naps = 0;
+        loop {
+            let (is_armed, is_rung, sleeper) = {
+                let mut channel = lock(&self.channel);
+                let is_watched = self.is_watched.load(Ordering::Relaxed);
+                let is_armed = self.arm(&mut channel, interest).unwrap_or(true);
+                (is_armed, is_watched.then(|| channel.is_rung()), channel.begin_sleep())
+            };
+            // Looked at behind that, which silences the doorbell: who finds memory rings after he has said so.
+            let is_short = interest == Interest::Writable && self.is_short.load(Ordering::Acquire);
+            let left = until.saturating_duration_since(Instant::now());
+            if (is_armed && !is_short) || left.is_zero() {
+                return;
+            }
+            match is_rung {
+                // It rings for who watches it, and until he has heard it.
+                Some(true) => {
+                    naps += 1;
+                    std::thread::sleep((NAP * naps).min(SLICE).min(left));
+                }
+                Some(false) => {
+                    naps = 0;
+                    let _ = sleep_on(self.bell.as_fd(), SLICE.min(left));
+                }
+                None => {
+                    let _ = sleep_on(self.bell.as_fd(), left);
+                    return;
+                }
+            }
+            drop(sleeper);
+        }
+    }
+
     /// Waits until something may have changed, as a future: a thread sleeps for the task.
     pub(super) async fn ready(self: &Arc<Self>, interest: Interest) {
         let mut begun = false;
@@ -674,21 +709,7 @@ impl Shared {
             }
             let (this, waker) = (Arc::clone(self), context.waker().clone());
             let sleeping = std::thread::Builder::new().name("pinnace-ready".into()).spawn(move || {
-                let (is_armed, sleeper) = {
-                    let mut channel = lock(&this.channel);
-                    (this.arm(&mut channel, interest).unwrap_or(true), channel.begin_sleep())
-                };
-                // Looked at behind that, which silences the doorbell: who finds memory rings after he has said so.
-                let is_short = interest == Interest::Writable && this.is_short.load(Ordering::Acquire);
-                let is_ready = is_armed && !is_short;
-                if !is_ready && this.is_watched.load(Ordering::Relaxed) {
-                    // It may ring for who watches it.
-                    std::thread::sleep(NAP);
-                    let _ = sleep_on(this.bell.as_fd(), SLICE);
-                } else if !is_ready {
-                    let _ = sleep_on(this.bell.as_fd(), LIFE_SIGN);
-                }
-                drop(sleeper);
+                this.sleep_until_ready(interest, Instant::now() + LIFE_SIGN);
                 waker.wake();
             });
             if sleeping.is_err() {

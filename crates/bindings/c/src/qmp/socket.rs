@@ -134,7 +134,9 @@ impl Socket {
     /// The process ends, and nobody lingers any more. `is_held`: threads wait on it, so it is not closed by being let go of: what
     /// it has sent ends here. Returns what is to arrive then.
     pub(crate) fn end_at_exit(&self, is_held: bool) -> Option<Arc<Conversation>> {
-        let Role::Talking(conversation) = self.role() else { return None };
+        // Who connects in another thread has sent nothing.
+        let role = self.role.try_lock().ok()?.clone();
+        let Role::Talking(conversation) = role else { return None };
         let is_reset = lock(&self.settings).linger == Some(Duration::ZERO);
         if !is_reset {
             conversation.stream.set_linger(None);

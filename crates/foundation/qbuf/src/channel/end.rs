@@ -291,7 +291,10 @@ impl Channel {
             return false;
         }
         self.life_sign = now;
-        if self.sending != State::Open && self.receiving != State::Open || self.peer_is_alive() {
+        // Closed once: also if nobody has received the rest.
+        let is_closed = self.sending != State::Open
+            && (self.receiving != State::Open || self.incoming.writer_closed() != Ok(false));
+        if is_closed || self.peer_is_alive() {
             return false;
         }
         self.peer_is_dead();

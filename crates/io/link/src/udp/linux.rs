@@ -254,7 +254,7 @@ impl UdpLink {
     fn sent(&mut self, train: &Train, lost: usize, old: Option<&Refusal>) -> io::Result<SendOutcome> {
         self.counters.count_train(train, lost);
         match old {
-            Some(Refusal::Unreachable | Refusal::Other) => self.refused(Refusal::Unreachable, 0),
+            Some(Refusal::Unreachable) => self.refused(Refusal::Unreachable, 0),
             _ => Ok(SendOutcome::Sent),
         }
     }
@@ -263,7 +263,6 @@ impl UdpLink {
     /// which anybody can forge, and sends nothing. It has told it then, and can be asked again.
     fn may_be_old(&mut self, refusal: &Refusal, size: usize) -> bool {
         match refusal {
-            // The latter is what ICMP calls prohibited, or a local firewall: then it is refused again.
             Refusal::Unreachable | Refusal::Other => self.connected,
             Refusal::TooLarge if self.connected => {
                 self.refresh_mtu();

@@ -226,6 +226,8 @@ impl Peer {
         let head = self.receive(receiver, control, SIZE_BYTES + INLINE_BYTES)?;
         let (size, inline) = head.split_first_chunk::<SIZE_BYTES>()?;
         let size = u32::from_be_bytes(*size);
+        // Until it is in the queue: whoever waits for that has the memory.
+        let mut share = None;
         let data: Box<dyn AsRef<[u8]> + Send + Sync> = if size as usize <= INLINE_BYTES {
             if inline.len() != size as usize {
                 return None;
@@ -235,13 +237,14 @@ impl Peer {
             if !inline.is_empty() || size > self.shared.most_request_bytes {
                 return None;
             }
-            let share = self.share(u64::from(size))?;
+            share = Some(self.share(u64::from(size))?);
             let message = self.receive(receiver, control, size as usize).filter(|body| body.len() == size as usize)?;
-            drop(share);
             Box::new(Bytes { message, skip: 0 })
         };
         let arrival = Arrival { data, holes: Vec::new(), source: source.to_owned() };
-        match self.shared.sink.deliver(arrival, Duration::MAX) {
+        let delivered = self.shared.sink.deliver(arrival, Duration::MAX);
+        drop(share);
+        match delivered {
             Ok(()) => Some(()),
             Err(Undelivered::Closed | Undelivered::Full) => None,
         }

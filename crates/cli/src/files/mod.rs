@@ -72,17 +72,27 @@ fn unmapped(location: impl Display, error: &io::Error) -> Error {
 }
 
 /// The value of a chunk of a file on the disk. The file must be that long. `name`: for people.
-fn value_on_disk(file: &File, name: &str, (offset, len): (u64, usize), of: (u64, u64)) -> Result<Value, Error> {
+fn value_on_disk(
+    file: &File,
+    name: &str,
+    (offset, len): (u64, usize),
+    of: (u64, u64),
+    look: Look<'_>,
+) -> Result<Value, Error> {
     interrupt::check()?;
+    look()?;
     let (bytes, chunk_bytes) = of;
     digest::value_in_file(file, len, Place { offset, bytes, chunk_bytes }, name)
 }
 
+/// Whether the other end is still there, for whom a file is read: that takes long, and it may be tired of it.
+type Look<'a> = &'a dyn Fn() -> Result<(), Error>;
+
 /// BLAKE3 of a file on the disk. The file must be that long.
-fn hash_on_disk(file: &File, name: &str, bytes: u64, chunk_bytes: u64) -> Result<Value, Error> {
+fn hash_on_disk(file: &File, name: &str, bytes: u64, chunk_bytes: u64, look: Look<'_>) -> Result<Value, Error> {
     let work = schedule::Work { entry: 0, bytes, held: Vec::new() };
     let values: Result<Vec<Value>, Error> = (0..work.chunks(chunk_bytes))
-        .map(|chunk| value_on_disk(file, name, work.range(chunk, chunk_bytes), (bytes, chunk_bytes)))
+        .map(|chunk| value_on_disk(file, name, work.range(chunk, chunk_bytes), (bytes, chunk_bytes), look))
         .collect();
     digest::file_hash(&values?, bytes, chunk_bytes).ok_or_else(|| Error::failed("a file is too large to be hashed"))
 }

@@ -371,6 +371,7 @@ mod tests {
             b".pinnace-partial",
             b".pinnace-partial/x",
             b"a/.pinnace-partial",
+            b".Pinnace-PARTIAL/x",
         ];
         for path in hostile {
             let error = read(vec![file(path)]).expect_err("refused");

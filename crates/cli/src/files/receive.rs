@@ -231,7 +231,6 @@ impl<'a, 's> Transfer<'a, 's> {
         for item in &self.items {
             let held = if item.is_file() { self.present(item)? } else { None };
             present.push(held);
-            // To look at what is here takes long, and the sender may be tired of it.
             self.peer.wait_on()?;
         }
         self.check_space(&present)?;
@@ -283,7 +282,8 @@ impl<'a, 's> Transfer<'a, 's> {
         }
         match self.store.existing(&item.path)? {
             Existing::File(file, bytes) if bytes == item.bytes() => {
-                let hash = super::hash_on_disk(&file, &item.path.display(), bytes, self.chunk_bytes)?;
+                let hash =
+                    super::hash_on_disk(&file, &item.path.display(), bytes, self.chunk_bytes, &|| self.peer.wait_on())?;
                 return Ok(Some(Held::Whole(hash)));
             }
             Existing::Folder => return Err(is_folder(&item.path)),
@@ -295,7 +295,8 @@ impl<'a, 's> Transfer<'a, 's> {
         let mut held = Vec::new();
         for (chunk, value) in chunks {
             let range = work.range(chunk, self.chunk_bytes);
-            if super::value_on_disk(&file, &item.path.display(), range, (item.bytes(), self.chunk_bytes))? == value {
+            let of = (item.bytes(), self.chunk_bytes);
+            if super::value_on_disk(&file, &item.path.display(), range, of, &|| self.peer.wait_on())? == value {
                 held.push((chunk, value));
             }
         }

@@ -293,7 +293,7 @@ impl<'a> Transfer<'a> {
         let work = Work { entry: at, bytes, held: Vec::new() };
         match claim {
             Held::Whole(hash) => {
-                let own = super::hash_on_disk(&file, &source.display(), bytes, self.chunk_bytes)?;
+                let own = super::hash_on_disk(&file, &source.display(), bytes, self.chunk_bytes, &|| self.peer.look())?;
                 if own != hash {
                     return Ok(Some(Vec::new()));
                 }
@@ -309,7 +309,7 @@ impl<'a> Transfer<'a> {
                     }
                     let range = work.range(chunk, self.chunk_bytes);
                     let of = (bytes, self.chunk_bytes);
-                    if super::value_on_disk(&file, &source.display(), range, of)? == value {
+                    if super::value_on_disk(&file, &source.display(), range, of, &|| self.peer.look())? == value {
                         held.push((chunk, value));
                     } else {
                         different.push(chunk);

@@ -223,6 +223,29 @@ mod tests {
     }
 
     #[test]
+    fn what_has_taken_the_place_of_a_file_is_not_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let (top, secret) = (folder.path().join("top"), folder.path().join("secret"));
+        std::fs::create_dir(&top).unwrap();
+        let times =
+            std::fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000));
+        for path in [&top.join("a"), &secret] {
+            std::fs::write(path, b"123").unwrap();
+            File::options().write(true).open(path).unwrap().set_times(times).unwrap();
+        }
+        let sources = gather(std::slice::from_ref(&top), &Output::new(false, false)).unwrap().sources;
+        assert!(sources[1].open().is_ok());
+        // As long and as old as the file was.
+        std::fs::remove_file(top.join("a")).unwrap();
+        std::os::unix::fs::symlink(&secret, top.join("a")).unwrap();
+        assert!(sources[1].open().is_err());
+        // And one that whoever opens waits for.
+        std::fs::remove_file(top.join("a")).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(top.join("a")).status().unwrap();
+        assert!(made.success() && sources[1].open().is_err());
+    }
+
+    #[test]
     fn a_file_that_only_says_that_it_is_empty_is_refused() {
         let output = Output::new(false, false);
         let error = gather(&[PathBuf::from("/proc/self/status")], &output).unwrap_err();

@@ -213,8 +213,10 @@ impl Store {
             )),
             error => cannot(error),
         })?;
-        let (owner, me) = (rustix::fs::fstat(&partial).map_err(cannot)?.st_uid, rustix::process::geteuid().as_raw());
-        if owner != me && owner != 0 {
+        // Whose the folder itself is may do as he likes in it.
+        let owner = |folder: &OwnedFd| rustix::fs::fstat(folder).map(|found| found.st_uid).map_err(cannot);
+        let trusted = [rustix::process::geteuid().as_raw(), 0, owner(&root)?];
+        if !trusted.contains(&owner(&partial)?) {
             return Err(Error::failed(format!(
                 "cannot receive into {0}: {0}/{PARTIAL_FOLDER} belongs to another user, who could change what is not whole yet; \
                  move it away, or choose another folder (--dir)",

@@ -288,6 +288,7 @@ mod tests {
         let landed = |outgoing: &mut Outgoing| outgoing.landed(Instant::now() + Duration::from_millis(100));
         assert!(landed(&mut outgoing).unwrap().is_none(), "nobody owes an answer");
         outgoing.send(1, vec![0; 100]).unwrap();
+        assert!(landed(&mut outgoing).unwrap().is_none(), "it has been taken meanwhile");
         let error = landed(&mut outgoing).map(|landed| landed.is_some()).unwrap_err();
         assert!(error.exit == crate::exit::Exit::PeerGone && error.message.contains("silent for 0.05 s"), "{error:?}");
     }

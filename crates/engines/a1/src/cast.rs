@@ -705,8 +705,7 @@ impl Cast {
         let mut touched = Vec::new();
         for member in &mut self.members {
             let Some(connection) = connections.lookup_mut(member.key) else { continue };
-            let own = || message.deadline.or_else(|| connection.deadline(now));
-            let deadline = if is_group { of_group } else { own() };
+            let deadline = if is_group { of_group } else { message.deadline.or_else(|| connection.deadline(now)) };
             let message = Message { deadline, ..*message };
             let is_queued = match connection.phase {
                 Phase::Opening if is_group => {

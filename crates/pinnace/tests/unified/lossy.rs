@@ -200,8 +200,9 @@ fn a_connection_is_open_at_both_ends_where_nothing_is_repeated() {
 
 #[test]
 fn what_is_overtaken_is_told_and_comes_late() {
-    // On a machine that is slow enough all of them come in order.
-    assert!((0..5).any(|_| overtaken() > 0), "nothing was overtaken");
+    // Who is repeated within the millisecond is not overtaken: so it goes in a third of the rounds here, and in more of
+    // them where what stands behind the large ones leaves later. Every round keeps its accounts.
+    assert!((0..40).any(|_| overtaken() > 0), "nothing was overtaken");
 }
 
 /// How many messages have come late, of some that are large and of which much is lost.

@@ -314,7 +314,9 @@ impl Carry for Cast {
     }
 
     fn set_service(&self, service: &Service) -> Result<(), String> {
-        self.socket.set_qos(qos_to_many(service)).map_err(|error| error.to_string())
+        self.socket.set_qos(qos_to_many(service)).map_err(|error| error.to_string())?;
+        self.invitation.change(service);
+        Ok(())
     }
 
     /// Receivers come and go: [`Cast::receivers`] says what has become of them.

@@ -352,12 +352,9 @@ impl Vrp {
         Ok(())
     }
 
-    /// The error that tells of frames that were lost, unless nobody was promised any.
+    /// The error that tells of frames that were lost.
     fn told(&self, losses: Option<Losses>) -> Result<(), Error> {
         let Some(Losses { frames, failure }) = losses else { return Ok(()) };
-        if self.terms().is_best_effort {
-            return Ok(());
-        }
         let peer = self.to.map_or_else(|| "the peer".to_owned(), |to| to.to_string());
         let (is_gone, why) = (failure == Failure::PeerGone, why(failure));
         Err(ConnectionError::Undelivered { method: Method::Vrp, peer, messages: frames, is_gone, why }.into())
@@ -503,6 +500,9 @@ impl Bounded for Vrp {
         match (special.and_then(|special| special.contract.as_ref()), &terms.contract) {
             (Some(contract), _) => frame = frame.with_contract(fitting(contract, len)),
             (None, Some(contract)) if terms.critical_end > len => frame = frame.with_contract(fitting(contract, len)),
+            (None, Some(contract)) if terms.is_best_effort => {
+                frame = frame.with_contract(contract.clone()).expendable();
+            }
             (None, Some(contract)) => frame = frame.with_contract(contract.clone()),
             (None, None) => {}
         }

@@ -10,10 +10,12 @@ use super::wire::{Control, Kind, MOST_TEXT};
 use crate::a1::{self, Qos, Sink, Socket};
 use crate::carrier::{Carrier, Cast, at_most, qos_to_many};
 use crate::endpoint::{Connection, ConnectionError, EndpointOptions, Parts};
+use crate::lock::Lock;
 use crate::network::{host_of, random_seed, route};
 use crate::service::{Method, Path, PathClass, Receivers, Service};
 use crate::{Error, service};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Receivers that are asked at the same time.
@@ -22,27 +24,48 @@ const AT_ONCE: usize = 32;
 /// What whoever is invited is told.
 #[derive(Debug)]
 pub(crate) struct Invitation {
-    service: Service,
-    told: Told,
+    terms: Lock<Arc<Terms>>,
     nonce: u64,
-    qos: Qos,
     options: EndpointOptions,
 }
 
+/// What changes with the service.
+#[derive(Debug)]
+struct Terms {
+    service: Service,
+    told: Told,
+    qos: Qos,
+}
+
+impl Terms {
+    fn of(service: &Service) -> Arc<Self> {
+        Arc::new(Self { service: service.clone(), told: Told::of(service), qos: qos_to_many(service) })
+    }
+}
+
 impl Invitation {
+    fn terms(&self) -> Arc<Terms> {
+        Arc::clone(&self.terms.lock())
+    }
+
+    /// Who is invited from now on is told of this service.
+    pub(crate) fn change(&self, service: &Service) {
+        *self.terms.lock() = Terms::of(service);
+    }
+
     /// By which the receivers know the connection.
     pub(crate) fn nonce(&self) -> u64 {
         self.nonce
     }
 
     /// The record of each.
-    pub(crate) fn qos(&self) -> &Qos {
-        &self.qos
+    pub(crate) fn qos(&self) -> Qos {
+        self.terms().qos
     }
 
     /// The first message.
     pub(crate) fn open(&self) -> Control {
-        Control { service: self.told.open.clone(), ..Control::new(Kind::Open, self.nonce) }
+        Control { service: self.terms().told.open.clone(), ..Control::new(Kind::Open, self.nonce) }
     }
 }
 
@@ -52,9 +75,10 @@ pub(crate) fn connect_all(
     service: &Service,
     options: &EndpointOptions,
 ) -> Result<Connection, Error> {
-    let told = Told::of(service);
-    if told.hello.len() > MOST_TEXT {
-        return Err(ConnectionError::ServiceTooLong { bytes: told.hello.len(), most: MOST_TEXT }.into());
+    let terms = Terms::of(service);
+    let bytes = terms.told.hello.len();
+    if bytes > MOST_TEXT {
+        return Err(ConnectionError::ServiceTooLong { bytes, most: MOST_TEXT }.into());
     }
     let names = || peers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let path = Path::of_receivers(service, peers)
@@ -67,8 +91,7 @@ pub(crate) fn connect_all(
     let Some(&first) = peers.first() else {
         return Err(ConnectionError::Unsuited("nobody is named who would receive".to_owned()).into());
     };
-    let qos = qos_to_many(service);
-    let invitation = Invitation { service: service.clone(), told, nonce: random_seed(), qos, options: options.clone() };
+    let invitation = Invitation { terms: Lock::new(terms), nonce: random_seed(), options: options.clone() };
     let cast = Cast::new(socket(peers, service, &path, options)?, invitation);
     invite_all(&cast, peers, options.connect_deadline())?;
     let (selection, longest, service) = (options.selection.clone(), options.longest(service), service.clone());
@@ -109,10 +132,11 @@ fn can_send(local: IpAddr) -> bool {
 
 /// Another receiver, from now on.
 pub(crate) fn add(cast: &Cast, peer: SocketAddr) -> Result<(), Error> {
-    let Invitation { service, options, .. } = cast.invitation();
-    let path =
-        Path::of_service(service, Some(peer)).map_err(|error| Error::io(format!("cannot reach {peer}"), error))?;
-    wanted(service, &path, &options.selection)
+    let Invitation { options, .. } = cast.invitation();
+    let terms = cast.invitation().terms();
+    let path = Path::of_service(&terms.service, Some(peer))
+        .map_err(|error| Error::io(format!("cannot reach {peer}"), error))?;
+    wanted(&terms.service, &path, &options.selection)
         .map_err(|unmet| ConnectionError::Unmet { peer: peer.to_string(), unmet: *unmet })?;
     let ours = host_of(cast.socket().local_addr());
     if let Ok(local) = route(peer)
@@ -169,12 +193,21 @@ fn invite_all(cast: &Cast, peers: &[SocketAddr], deadline: Option<Instant>) -> R
 
 /// Asks one of them, and connects to where it says.
 fn invite(cast: &Cast, peer: SocketAddr, deadline: Option<Instant>) -> Result<Sink, Error> {
-    let Invitation { service, told, nonce, qos, options } = cast.invitation();
-    let path =
-        Path::of_service(service, Some(peer)).map_err(|error| Error::io(format!("cannot reach {peer}"), error))?;
-    let agreed = ask(peer, *nonce, &told.hello, &path, &[Method::A1], options.next_fault().as_ref(), deadline)?;
-    cast.socket().add_sink_timeout(agreed.to, *qos, at_most(ACCEPTING, deadline)).map_err(|error| {
+    let Invitation { nonce, options, .. } = cast.invitation();
+    let terms = cast.invitation().terms();
+    let path = Path::of_service(&terms.service, Some(peer))
+        .map_err(|error| Error::io(format!("cannot reach {peer}"), error))?;
+    let hello = &terms.told.hello;
+    let agreed = ask(peer, *nonce, hello, &path, &[Method::A1], options.next_fault().as_ref(), deadline)?;
+    let unreached = |error: Error| {
         let tried = vec![(Method::A1, error.to_string())];
-        ConnectionError::Unreached { peer: peer.to_string(), tried }.into()
-    })
+        Error::from(ConnectionError::Unreached { peer: peer.to_string(), tried })
+    };
+    let sink = cast.socket().add_sink_timeout(agreed.to, terms.qos, at_most(ACCEPTING, deadline)).map_err(unreached)?;
+    // Who had not accepted yet was none of those whose service changed.
+    let qos = cast.invitation().qos();
+    if qos != terms.qos {
+        sink.set_qos(qos).map_err(unreached)?;
+    }
+    Ok(sink)
 }

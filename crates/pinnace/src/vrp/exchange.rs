@@ -15,13 +15,36 @@ use std::time::Duration;
 /// How a frame ended.
 pub(super) type Outcome = (Message, Result<Sent, Failure>);
 
+/// A frame that was sent.
 #[derive(Debug)]
-enum Slot {
-    UnderWay { message: Message, abandoned: bool },
-    Ended(Message, Result<Sent, Failure>),
+struct Slot {
+    buffer: BufferId,
+    message: Message,
+    /// Nobody was promised that it arrives.
+    is_expendable: bool,
+    state: State,
 }
 
-/// Frames that have failed, although their time was not over and nobody here has closed.
+#[derive(Debug)]
+enum State {
+    UnderWay { abandoned: bool },
+    Ended(Result<Sent, Failure>),
+}
+
+impl Slot {
+    /// Why the frame was lost, if it was: one whose time was over is dropped on purpose, and who closes gives up what is under
+    /// way.
+    fn loss(&self) -> Option<Failure> {
+        match self.state {
+            State::Ended(Err(failure)) if !self.is_expendable => {
+                Some(failure).filter(|failure| !matches!(failure, Failure::Late | Failure::Closed))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Frames that have failed, although they were promised to arrive, their time was not over and nobody here has closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Losses {
     /// How many.
@@ -30,15 +53,10 @@ pub(crate) struct Losses {
     pub(crate) failure: Failure,
 }
 
-/// Why a frame was lost, if it was: one whose time was over is dropped on purpose, and who closes gives up what is under way.
-fn is_loss(result: &Result<Sent, Failure>) -> Option<Failure> {
-    result.as_ref().err().copied().filter(|failure| !matches!(failure, Failure::Late | Failure::Closed))
-}
-
 /// The frames of a sender, by ticket.
 #[derive(Debug, Default)]
 pub(super) struct Sends {
-    slots: BTreeMap<u64, (BufferId, Slot)>,
+    slots: BTreeMap<u64, Slot>,
     under_way: UnderWay,
     ended: usize,
     /// Those that failed, and for which nobody waits who would learn of it.
@@ -51,27 +69,29 @@ pub(super) struct Sends {
 }
 
 impl Sends {
-    /// This frame is under way.
-    pub(super) fn begin(&mut self, ticket: u64, buffer: BufferId, message: Message) {
+    /// This frame is under way. Of one that is expendable nobody is told that it was lost, unless he asks for it.
+    pub(super) fn begin(&mut self, ticket: u64, buffer: BufferId, message: Message, is_expendable: bool) {
         self.under_way.begin(message.len());
-        self.slots.insert(ticket, (buffer, Slot::UnderWay { message, abandoned: false }));
+        self.slots.insert(ticket, Slot { buffer, message, is_expendable, state: State::UnderWay { abandoned: false } });
     }
 
     fn end(&mut self, ticket: u64, result: Result<Sent, Failure>) {
-        let Some((buffer, Slot::UnderWay { message, abandoned })) = self.slots.remove(&ticket) else { return };
-        self.under_way.end(message.len());
+        let Some(mut slot) = self.slots.remove(&ticket) else { return };
+        let State::UnderWay { abandoned } = slot.state else { return };
+        self.under_way.end(slot.message.len());
         self.is_peer_gone = matches!(result, Err(Failure::PeerGone));
+        slot.state = State::Ended(result);
         if abandoned {
-            self.note(&result);
+            self.note(slot.loss());
         } else {
             self.ended += 1;
-            self.slots.insert(ticket, (buffer, Slot::Ended(message, result)));
+            self.slots.insert(ticket, slot);
         }
     }
 
     /// Nobody asks what has become of this frame.
-    fn note(&mut self, result: &Result<Sent, Failure>) {
-        if let Some(failure) = is_loss(result) {
+    fn note(&mut self, loss: Option<Failure>) {
+        if let Some(failure) = loss {
             let frames = self.untold.map_or(0, |untold| untold.frames) + 1;
             self.untold = Some(Losses { frames, failure });
         }
@@ -96,13 +116,8 @@ impl Sends {
     pub(super) fn take_losses(&mut self) -> Option<Losses> {
         let mut losses = self.untold.take();
         if self.ended > 0 {
-            for (_, slot) in self.slots.values() {
-                if let Slot::Ended(_, result) = slot
-                    && let Some(failure) = is_loss(result)
-                {
-                    let losses = losses.get_or_insert(Losses { frames: 0, failure });
-                    losses.frames += 1;
-                }
+            for failure in self.slots.values().filter_map(Slot::loss) {
+                losses.get_or_insert(Losses { frames: 0, failure }).frames += 1;
             }
         }
         losses
@@ -110,48 +125,47 @@ impl Sends {
 
     /// Takes a frame that has ended.
     pub(super) fn take(&mut self, ticket: u64) -> Option<Outcome> {
-        if !matches!(self.slots.get(&ticket)?.1, Slot::Ended(..)) {
+        let slot = self.take_slot(ticket)?;
+        let State::Ended(result) = slot.state else { return None };
+        Some((slot.message, result))
+    }
+
+    fn take_slot(&mut self, ticket: u64) -> Option<Slot> {
+        if !matches!(self.slots.get(&ticket)?.state, State::Ended(_)) {
             return None;
         }
-        let Some((_, Slot::Ended(message, result))) = self.slots.remove(&ticket) else { return None };
         self.ended -= 1;
-        Some((message, result))
+        self.slots.remove(&ticket)
     }
 
     /// How the frame ended, if it has; it stays where it is.
     pub(super) fn outcome(&self, ticket: u64) -> Option<Result<(), Failure>> {
-        match &self.slots.get(&ticket)?.1 {
-            Slot::Ended(_, result) => Some(result.as_ref().map(drop).map_err(|failure| *failure)),
-            Slot::UnderWay { .. } => None,
+        match &self.slots.get(&ticket)?.state {
+            State::Ended(result) => Some(result.as_ref().map(drop).map_err(|failure| *failure)),
+            State::UnderWay { .. } => None,
         }
     }
 
     /// Nobody will ask for this frame any more.
     pub(super) fn abandon(&mut self, ticket: u64) {
-        match self.take(ticket) {
-            Some((_, result)) => self.note(&result),
-            None => {
-                if let Some((_, Slot::UnderWay { abandoned, .. })) = self.slots.get_mut(&ticket) {
-                    *abandoned = true;
-                }
-            }
+        if let Some(slot) = self.take_slot(ticket) {
+            self.note(slot.loss());
+        } else if let Some(Slot { state: State::UnderWay { abandoned }, .. }) = self.slots.get_mut(&ticket) {
+            *abandoned = true;
         }
     }
 
     /// Gives a message back whose endpoint has failed: nothing reads it any more.
     pub(super) fn rescue(&mut self, ticket: u64, memory: &mut BufferTable) -> Option<Message> {
-        let (buffer, slot) = self.slots.remove(&ticket)?;
-        match slot {
-            Slot::Ended(message, _) => {
-                self.ended -= 1;
-                Some(message)
-            }
-            Slot::UnderWay { message, .. } => {
-                memory.remove(buffer);
-                self.under_way.end(message.len());
-                Some(message)
+        let slot = self.slots.remove(&ticket)?;
+        match slot.state {
+            State::Ended(_) => self.ended -= 1,
+            State::UnderWay { .. } => {
+                memory.remove(slot.buffer);
+                self.under_way.end(slot.message.len());
             }
         }
+        Some(slot.message)
     }
 
     /// The first round trip is being measured, or was. Returns whether it has to be asked for.
@@ -300,12 +314,15 @@ mod tests {
         Ok(Sent { size, packet_bytes: 1000, loss: None })
     }
 
+    /// Tickets from here on are of frames that need not arrive.
+    const EXPENDABLE: u64 = 100;
+
     /// A frame under way, its memory in the table.
     fn begin(sends: &mut Sends, memory: &mut BufferTable, ticket: u64) -> BufferId {
         let mut message = Message::with_capacity(8);
         // SAFETY: the message moves into `sends`, which keeps it until the buffer is out of the table.
         let buffer = unsafe { memory.insert(message.base(), 8) };
-        sends.begin(ticket, buffer, message);
+        sends.begin(ticket, buffer, message, ticket >= EXPENDABLE);
         buffer
     }
 
@@ -331,6 +348,13 @@ mod tests {
     fn what_is_lost_is_told_once_if_nobody_waits_for_it() {
         let (mut sends, mut memory) = (Sends::default(), BufferTable::new());
         let buffers = [0, 1, 2, 3, 4].map(|ticket| begin(&mut sends, &mut memory, ticket));
+        let expendable = [EXPENDABLE, EXPENDABLE + 1].map(|ticket| begin(&mut sends, &mut memory, ticket));
+        for (ticket, buffer) in (EXPENDABLE..).zip(expendable) {
+            sends.handle_event(Event::Sent { ticket, buffer, result: Err(Failure::Refused) }, &mut memory);
+        }
+        sends.abandon(EXPENDABLE);
+        assert!(sends.take_untold().is_none() && sends.take_losses().is_none(), "it was not promised to arrive");
+        assert_eq!(sends.take(EXPENDABLE + 1).unwrap().1, Err(Failure::Refused));
         let mut end = |sends: &mut Sends, ticket: usize, result| {
             sends.handle_event(Event::Sent { ticket: ticket as u64, buffer: buffers[ticket], result }, &mut memory);
         };

@@ -26,6 +26,7 @@ pub struct Frame {
     pub(super) window: Option<u16>,
     repeat_for: Option<Duration>,
     give_up_after: Option<Duration>,
+    pub(super) is_expendable: bool,
 }
 
 /// What a receiver is told of a frame before its data: made by [`Frame::outline`].
@@ -40,7 +41,15 @@ pub struct Outline {
 impl Frame {
     /// The first [`Message::len`] bytes of a message.
     pub fn new(message: Message) -> Self {
-        Self { message, terms: None, packet_bytes: None, window: None, repeat_for: None, give_up_after: None }
+        Self {
+            message,
+            terms: None,
+            packet_bytes: None,
+            window: None,
+            repeat_for: None,
+            give_up_after: None,
+            is_expendable: false,
+        }
     }
 
     /// What may be lost of this frame.
@@ -60,6 +69,12 @@ impl Frame {
     #[must_use]
     pub fn give_up_after(self, time: Duration) -> Self {
         Self { give_up_after: Some(time), ..self }
+    }
+
+    /// Nobody was promised that it arrives, and nobody who does not ask for it is told that it was lost.
+    #[must_use]
+    pub(crate) fn expendable(self) -> Self {
+        Self { is_expendable: true, ..self }
     }
 
     /// `P`, data bytes of a packet, 1 to 65,501, instead of what the sender would choose.

@@ -440,7 +440,7 @@ fn queue(
     };
     match outgoing.send(*now, spec) {
         Ok(ticket) => {
-            state.begin(ticket, buffer, frame.message);
+            state.begin(ticket, buffer, frame.message, frame.is_expendable);
             Ok(ticket)
         }
         Err(refused) => {

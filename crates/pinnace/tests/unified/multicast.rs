@@ -353,6 +353,16 @@ fn a_service_to_several_changes_while_messages_flow() {
 }
 
 #[test]
+fn who_comes_behind_a_change_gets_the_service_as_it_is_then() {
+    let fleet = fleet(3);
+    let source = connect_all(&fleet.addresses[..2], "multicast=2").unwrap();
+    let service: Service = "multicast=2 rate=400mbit burst=128KiB priority=3".parse().unwrap();
+    source.set_service(&service).unwrap();
+    source.add_receiver(&fleet.addresses[2]).unwrap();
+    assert_eq!(accepted(&fleet.listeners[2]).service(), service);
+}
+
+#[test]
 fn what_need_not_arrive_goes_to_several_too() {
     // Not even OPEN is repeated by the protocol.
     let fleet = fleet_with(3, &faults());

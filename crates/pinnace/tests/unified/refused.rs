@@ -125,6 +125,24 @@ fn best_effort_is_promised_nothing_and_its_end_is_said_until_it_is_taken() {
 }
 
 #[test]
+fn what_was_promised_before_a_change_to_best_effort_is_told() {
+    let Pair { client, server: _server, _endpoint } = far();
+    drop(send_far(&client));
+    let _ = client.flush();
+    client.flush().unwrap();
+    drop(client.send(message(1)).unwrap());
+    client.set_service(&"order=no loss=any".parse().unwrap()).unwrap();
+    says_what_happened(&client.flush().unwrap_err(), &client);
+    // What is sent from then on is promised to nobody.
+    drop(client.send(message(2)).unwrap());
+    client.flush().unwrap();
+    // And what was sent until then is not, also if the next is again.
+    drop(client.send(message(3)).unwrap());
+    client.set_service(&"order=no".parse().unwrap()).unwrap();
+    client.flush().unwrap();
+}
+
+#[test]
 fn whoever_does_not_wait_when_it_closes_is_told_when_it_does() {
     let Pair { client, server, _endpoint } = far();
     drop(client.send(message(0)).unwrap());

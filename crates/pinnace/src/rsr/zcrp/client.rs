@@ -24,7 +24,7 @@ pub(super) fn connect(address: &str, options: &Options) -> Result<Arc<dyn Outgoi
 }
 
 /// Agrees on the ports: the connection, the peer's port, the largest request, and our socket.
-fn agree(address: &str, patience: Duration) -> io::Result<(TcpStream, u16, u32, std::net::UdpSocket)> {
+pub(super) fn agree(address: &str, patience: Duration) -> io::Result<(TcpStream, u16, u32, std::net::UdpSocket)> {
     let mut control = Err(io::Error::from(io::ErrorKind::AddrNotAvailable));
     for address in address.to_socket_addrs()? {
         control = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT);

@@ -1,7 +1,7 @@
 //! The listening end: a thread that accepts peers, and one for each of them.
 //!
 //! Always true: there are at most [`MOST_PEERS`] peers; memory for what they announce is taken from one budget, and never
-//! more than a request may have.
+//! more than a request may have; nobody has a share of it for long that others wait for, and sends nothing.
 
 use super::{HANDSHAKE_TIMEOUT, INLINE_BYTES, LOOK_INTERVAL, MAGIC, SIZE_BYTES, VERSION, Zcrp};
 use crate::Message;
@@ -15,7 +15,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Peers at a time. Each has a thread, and a socket.
 const MOST_PEERS: usize = 256;
@@ -23,7 +23,17 @@ const MOST_PEERS: usize = 256;
 /// How long the accepting thread rests when it gets no connection, because too many files are open, say.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a peer may have memory that others wait for, however little of its request comes.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Bytes a second that have to come from then on.
+const SLOWEST: u64 = 64 << 10;
+
 pub(super) fn listen(address: &str, sink: Sink, method: &Zcrp) -> io::Result<Listening> {
+    listen_with(address, sink, method, GRACE)
+}
+
+fn listen_with(address: &str, sink: Sink, method: &Zcrp, grace: Duration) -> io::Result<Listening> {
     let listener = if address.is_empty() {
         TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))
     } else {
@@ -34,6 +44,7 @@ pub(super) fn listen(address: &str, sink: Sink, method: &Zcrp) -> io::Result<Lis
         sink,
         options: method.options.clone(),
         most_request_bytes: method.most_request_bytes,
+        grace,
         state: Mutex::default(),
         changed: Condvar::new(),
     });
@@ -93,6 +104,7 @@ struct Shared {
     sink: Sink,
     options: Options,
     most_request_bytes: u32,
+    grace: Duration,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -108,6 +120,8 @@ struct State {
     next_peer: u64,
     /// Bytes of requests on their way in.
     coming: u64,
+    /// Peers that wait for some to be there.
+    waiting: usize,
 }
 
 impl Shared {
@@ -223,7 +237,7 @@ impl Peer {
 
     /// Takes one request in; `None` if there are no more.
     fn take(&self, receiver: &Receiver, control: &TcpStream, source: &str) -> Option<()> {
-        let head = self.receive(receiver, control, SIZE_BYTES + INLINE_BYTES)?;
+        let head = self.receive(receiver, control, SIZE_BYTES + INLINE_BYTES, None)?;
         let (size, inline) = head.split_first_chunk::<SIZE_BYTES>()?;
         let size = u32::from_be_bytes(*size);
         // Until it is in the queue: whoever waits for that has the memory.
@@ -237,8 +251,11 @@ impl Peer {
             if !inline.is_empty() || size > self.shared.most_request_bytes {
                 return None;
             }
-            share = Some(self.share(u64::from(size))?);
-            let message = self.receive(receiver, control, size as usize).filter(|body| body.len() == size as usize)?;
+            let held = share.insert(self.share(u64::from(size))?);
+            let message = self.receive(receiver, control, size as usize, Some(held))?;
+            if message.len() != size as usize {
+                return None;
+            }
             Box::new(Bytes { message, skip: 0 })
         };
         let arrival = Arrival { data, holes: Vec::new(), source: source.to_owned() };
@@ -250,7 +267,14 @@ impl Peer {
         }
     }
 
-    fn receive(&self, receiver: &Receiver, control: &TcpStream, capacity: usize) -> Option<Message> {
+    fn receive(
+        &self,
+        receiver: &Receiver,
+        control: &TcpStream,
+        capacity: usize,
+        share: Option<&Share<'_>>,
+    ) -> Option<Message> {
+        let come_before = receiver.counters().bytes_received;
         let mut receiving = receiver.post(Message::try_with_capacity(capacity).ok()?).ok()?;
         let mut gone = false;
         loop {
@@ -261,7 +285,10 @@ impl Peer {
                 Progress::UnderWay(_) if gone => return None,
                 Progress::UnderWay(same) => receiving = same,
             }
-            gone = super::has_gone(control) || self.shared.lock().stopped;
+            let come = || receiver.counters().bytes_received - come_before;
+            gone = super::has_gone(control)
+                || self.shared.lock().stopped
+                || share.is_some_and(|share| share.is_wanted() && share.is_idle(come()));
         }
     }
 
@@ -269,20 +296,35 @@ impl Peer {
     fn share(&self, bytes: u64) -> Option<Share<'_>> {
         let budget = u64::from(self.shared.most_request_bytes) * 2;
         let mut state = self.shared.lock();
+        state.waiting += 1;
         while !state.stopped && state.coming + bytes > budget {
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        state.waiting -= 1;
         if state.stopped {
             return None;
         }
         state.coming += bytes;
-        Some(Share { shared: &self.shared, bytes })
+        Some(Share { shared: &self.shared, bytes, since: Instant::now() })
     }
 }
 
 struct Share<'a> {
     shared: &'a Shared,
     bytes: u64,
+    since: Instant,
+}
+
+impl Share<'_> {
+    fn is_wanted(&self) -> bool {
+        self.shared.lock().waiting > 0
+    }
+
+    /// Whether less has come than the slowest peer may send.
+    fn is_idle(&self, come: u64) -> bool {
+        let beyond = self.since.elapsed().saturating_sub(self.shared.grace);
+        !beyond.is_zero() && come < beyond.as_secs().saturating_mul(SLOWEST).max(1)
+    }
 }
 
 impl Drop for Share<'_> {
@@ -300,5 +342,52 @@ struct Bytes {
 impl AsRef<[u8]> for Bytes {
     fn as_ref(&self) -> &[u8] {
         &self.message[self.skip..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::client;
+    use super::*;
+    use crate::rsr::method::{Contract, Parcel, Pending};
+    use crate::rsr::queue::Queue;
+
+    const MOST: u32 = 100_000;
+
+    /// Says that a request of `MOST` bytes comes, and no more. It stays open as long as what is returned lives.
+    fn announce(address: &str) -> impl Sized {
+        let (control, port, _, socket) = client::agree(address, HANDSHAKE_TIMEOUT).unwrap();
+        let [incoming, outgoing] = super::super::join(&socket, &control, port).unwrap();
+        let options = Options::default();
+        let channel = Channel::from_sockets(incoming, outgoing, &options).unwrap();
+        let sender = channel.open_sender(channel.config(&options)).unwrap();
+        let head = sender.send(Message::from_vec(MOST.to_be_bytes().to_vec())).unwrap();
+        assert!(matches!(head.wait_timeout(Duration::from_secs(20)), Progress::Ended(Ok(_))));
+        (control, channel, sender)
+    }
+
+    #[test]
+    fn memory_that_was_announced_and_is_not_used_is_there_for_others() {
+        let method = Zcrp { most_request_bytes: MOST, ..Zcrp::default() };
+        let queue = Arc::new(Queue::default());
+        let sink = Sink::new(Arc::clone(&queue), "zcrp");
+        let mut listening = listen_with("127.0.0.1:0", sink, &method, Duration::from_secs(1)).unwrap();
+        let address = listening.bound.to_string();
+        // Twice `MOST` is all that there is.
+        let silent = [announce(&address), announce(&address)];
+        while listening.shared.lock().coming < 2 * u64::from(MOST) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let way = client::connect(&address, &method.options).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let request = Arc::new(vec![7; MOST as usize]);
+            let sent = way.send(Parcel::new(request, Contract::default())).map(Pending::wait);
+            let _ = tell.send(sent.is_ok_and(|arrived| arrived.is_ok()));
+        });
+        assert_eq!(told.recv_timeout(Duration::from_secs(20)), Ok(true), "it waits for those who send nothing");
+        assert_eq!(queue.pop().unwrap().arrival.data.as_ref().as_ref().len(), MOST as usize);
+        drop(silent);
+        listening.close();
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::shared::{Locked, Role, Seat};
 use crate::wake::is_readable;
-use crate::{Endpoint, EndpointError, EventSink, Topic, WaitError, Waiting};
+use crate::{Concerned, Endpoint, EndpointError, EventSink, Topic, WaitError, Waiting};
 use pinnace_core::Engine;
 use pinnace_link::Link;
 use std::fmt;
@@ -89,6 +89,13 @@ where
         place.drive(beside, ready, deadline)
     }
 
+    /// Makes those look at the state again who wait for this topic, or for anything.
+    pub fn notify(&self) {
+        let mut concerned = Concerned::default();
+        concerned.add(self.topic);
+        self.endpoint.lock().tell(concerned, None);
+    }
+
     /// As [`Endpoint::poll_wait`].
     pub fn poll_wait<R>(
         &self,
@@ -102,7 +109,9 @@ where
             waiting.stop();
             return Poll::Ready(Ok(result));
         }
-        if core.error.is_none() && core.seat != Seat::Application {
+        // Once in a wait: from then on the worker drives, and of many who wait each would do it whenever one is done. But what
+        // was queued meanwhile, and held back, leaves.
+        if (!waiting.has_begun() || core.held.is_some()) && core.error.is_none() && core.seat != Seat::Application {
             core.release();
             let _ = core.turn(None);
             if let Some(result) = ready(&mut core.state) {

@@ -459,7 +459,7 @@ where
         self.tell(Concerned::EVERYBODY, None);
     }
 
-    fn tell(&mut self, concerned: Concerned, me: Option<Role>) {
+    pub(crate) fn tell(&mut self, concerned: Concerned, me: Option<Role>) {
         for room in concerned.rooms(self.followers.taken()) {
             self.shared.rooms[room].notify_all();
         }

@@ -40,6 +40,11 @@ pub struct Waiting {
 }
 
 impl Waiting {
+    /// Whether the task was told to wait.
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.slot.is_some()
+    }
+
     /// There is nothing to wait for any more.
     pub(crate) fn stop(&mut self) {
         if let Some(slot) = self.slot.take() {

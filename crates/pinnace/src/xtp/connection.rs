@@ -352,7 +352,7 @@ impl Connection {
             Ok(())
         })?;
         // Whoever waits for room waits in vain.
-        self.end.port.notify();
+        self.about().notify();
         Ok(())
     }
 

@@ -40,14 +40,18 @@ pub(crate) enum Attempts<'a> {
     Unless(Option<Instant>, &'a AtomicBool),
     /// Twice: what has been acknowledged meanwhile makes room.
     AtOnce,
+    /// The same, if nobody has set this.
+    AtOnceUnless(&'a AtomicBool),
 }
 
 impl Attempts<'_> {
     fn is_over(self) -> bool {
-        matches!(self, Self::Unless(_, is_over) if is_over.load(Ordering::SeqCst))
+        matches!(self, Self::Unless(_, is_over) | Self::AtOnceUnless(is_over) if is_over.load(Ordering::SeqCst))
     }
 
-    fn check(self) -> Result<(), Error> {
+    /// To be called by whoever queues, in the call that does: when whoever has set it has had everybody look again, nothing
+    /// more is queued.
+    pub(crate) fn check(self) -> Result<(), Error> {
         if self.is_over() { Err(ConnectionError::Closed.into()) } else { Ok(()) }
     }
 
@@ -76,7 +80,7 @@ impl Attempts<'_> {
                     let look = |state: &mut S| has_room(state, room).or_else(|| self.is_over().then_some(()));
                     about.wait_until(look, deadline).map_err(Error::from).and_then(|()| self.check())
                 }
-                (Some(_), Self::AtOnce) if !std::mem::replace(&mut has_looked, true) => {
+                (Some(_), Self::AtOnce | Self::AtOnceUnless(_)) if !std::mem::replace(&mut has_looked, true) => {
                     about.endpoint().progress().map(drop).map_err(Error::from)
                 }
                 _ => return Err(unqueued.into()),

@@ -519,6 +519,18 @@ fn tasks_send_and_receive() {
 }
 
 #[test]
+fn a_sink_whose_answer_nobody_waits_for_any_more_is_none() {
+    let (source, silent) = (socket(reliable()), std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+    {
+        let adding = std::pin::pin!(source.add_sink_async(silent.local_addr().unwrap(), reliable()));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(adding.poll(&mut context).is_pending());
+        assert_eq!(source.sinks().len(), 1);
+    }
+    assert!(source.sinks().is_empty());
+}
+
+#[test]
 fn descriptors_tell_when_something_has_happened() {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let waits = |watch: &pinnace_runtime::WakeFd| {

@@ -37,6 +37,20 @@ impl Sink {
     }
 }
 
+/// A sink whose answer somebody waits for. Without him it is none.
+struct Begun<'a> {
+    socket: &'a Socket,
+    sink: Option<Sink>,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if let Some(sink) = self.sink.take() {
+            self.socket.forget_sink(&sink);
+        }
+    }
+}
+
 impl Deref for Sink {
     type Target = Connection;
 
@@ -130,7 +144,9 @@ impl Socket {
     /// As [`Socket::add_sink`].
     pub async fn add_sink_async(&self, address: impl ToSocketAddrs, qos: Qos) -> Result<Sink, Error> {
         let sink = self.begin_sink(address, qos)?;
+        let mut begun = Begun { socket: self, sink: Some(sink.clone()) };
         let answer = sink.connection.established_async().await;
+        begun.sink = None;
         self.settle_sink(sink, answer)
     }
 
@@ -296,13 +312,19 @@ impl Socket {
         Ok(self.sending(sent))
     }
 
+    /// The same, without waiting.
+    pub(crate) fn try_send_unless(&self, message: Message, is_over: &AtomicBool) -> Result<Sending, Unsent> {
+        let sent = self.send_until(message, true, Attempts::AtOnceUnless(is_over))?;
+        Ok(self.sending(sent))
+    }
+
     /// The same, for tasks.
     pub(crate) async fn send_unless_async(&self, message: Message, is_over: &AtomicBool) -> Result<Sending, Unsent> {
         let sent = self.send_until_async(message, true, Attempts::Unless(None, is_over)).await?;
         Ok(self.sending(sent))
     }
 
-    /// Has everybody who waits look again whether it is over.
+    /// Has everybody who waits look again whether it is over. Behind this nothing is queued unless it was set.
     pub(crate) fn look_again(&self) {
         self.inner.end.port.notify();
     }
@@ -329,7 +351,7 @@ impl Socket {
         attempts.queue(
             &self.inner.end.port.about(Topic::ANYTHING),
             message,
-            |message| self.cast(message, is_tracked),
+            |message| self.cast(message, is_tracked, attempts),
             has_room,
         )
     }
@@ -361,7 +383,7 @@ impl Socket {
             .queue_async(
                 &self.inner.end.port.about(Topic::ANYTHING),
                 message,
-                |message| self.cast(message, is_tracked),
+                |message| self.cast(message, is_tracked, attempts),
                 has_room,
             )
             .await
@@ -381,11 +403,17 @@ impl Socket {
     }
 
     /// Queues a message; the inner error says what was in its way.
-    fn cast(&self, message: Message, is_tracked: bool) -> Result<Result<(CastId, u64), Unsendable<Message>>, Unsent> {
+    fn cast(
+        &self,
+        message: Message,
+        is_tracked: bool,
+        attempts: Attempts<'_>,
+    ) -> Result<Result<(CastId, u64), Unsendable<Message>>, Unsent> {
         let Some(cast) = self.inner.casting().cast else {
             return Err(Unsent::new(message, Error::CallRefused(Refused::NotConnected)));
         };
-        let queued = self.inner.end.port.call(|mut call| queue(&mut call, Way::Many(cast), message, is_tracked));
+        let queued =
+            self.inner.end.port.call(|mut call| queue(&mut call, Way::Many(cast), message, is_tracked, attempts));
         Ok(queued.map_err(|error| Unsent::new(None, error))?.map(|ticket| (cast, ticket)))
     }
 

@@ -83,7 +83,11 @@ pub(super) fn queue(
     way: Way,
     mut message: Message,
     is_tracked: bool,
+    attempts: Attempts<'_>,
 ) -> Result<u64, Unsendable<Message>> {
+    if let Err(error) = attempts.check() {
+        return Err(Unqueued { message, error, full_at: None });
+    }
     let len = message.len();
     // SAFETY: the message moves into its lane, which keeps it, untouched, until the event that takes the buffer out of the
     // table again.
@@ -176,13 +180,19 @@ impl Connection {
         Ok(self.sending(ticket))
     }
 
+    /// The same, without waiting.
+    pub(crate) fn try_send_unless(&self, message: Message, is_over: &AtomicBool) -> Result<Sending, Unsent> {
+        let ticket = self.send_until(message, true, Attempts::AtOnceUnless(is_over))?;
+        Ok(self.sending(ticket))
+    }
+
     /// The same, for tasks.
     pub(crate) async fn send_unless_async(&self, message: Message, is_over: &AtomicBool) -> Result<Sending, Unsent> {
         let ticket = self.send_until_async(message, true, Attempts::Unless(None, is_over)).await?;
         Ok(self.sending(ticket))
     }
 
-    /// Has everybody who waits look again whether it is over.
+    /// Has everybody who waits look again whether it is over. Behind this nothing is queued unless it was set.
     pub(crate) fn look_again(&self) {
         self.line.end.port.notify();
     }
@@ -192,7 +202,7 @@ impl Connection {
     }
 
     pub(crate) fn send_until(&self, message: Message, is_tracked: bool, attempts: Attempts<'_>) -> Result<u64, Unsent> {
-        attempts.queue(&self.line.about(), message, |message| self.queue(message, is_tracked), has_room)
+        attempts.queue(&self.line.about(), message, |message| self.queue(message, is_tracked, attempts), has_room)
     }
 
     /// Like [`Connection::send`], for tasks: the future waits for room.
@@ -218,15 +228,22 @@ impl Connection {
         is_tracked: bool,
         attempts: Attempts<'_>,
     ) -> Result<u64, Unsent> {
-        attempts.queue_async(&self.line.about(), message, |message| self.queue(message, is_tracked), has_room).await
+        attempts
+            .queue_async(&self.line.about(), message, |message| self.queue(message, is_tracked, attempts), has_room)
+            .await
     }
 
     fn way(&self) -> Way {
         Way::One(self.line.place, self.line.id)
     }
 
-    fn queue(&self, message: Message, is_tracked: bool) -> Result<Result<u64, Unsendable<Message>>, Unsent> {
-        let queued = self.line.end.port.call(|mut call| queue(&mut call, self.way(), message, is_tracked));
+    fn queue(
+        &self,
+        message: Message,
+        is_tracked: bool,
+        attempts: Attempts<'_>,
+    ) -> Result<Result<u64, Unsendable<Message>>, Unsent> {
+        let queued = self.line.end.port.call(|mut call| queue(&mut call, self.way(), message, is_tracked, attempts));
         queued.map_err(|error| Unsent::new(None, error))
     }
 
@@ -257,8 +274,9 @@ impl Connection {
     /// # Errors
     /// The messages that were not queued, and why.
     pub fn send_all(&self, messages: Vec<Message>) -> Result<(), (Vec<Message>, Error)> {
-        let queue = |call: &mut Call<'_>, message| queue(call, self.way(), message, false).map(drop);
-        Attempts::Until(None).queue_all(&self.line.about(), messages, queue, has_room)
+        let attempts = Attempts::Until(None);
+        let queue = |call: &mut Call<'_>, message| queue(call, self.way(), message, false, attempts).map(drop);
+        attempts.queue_all(&self.line.about(), messages, queue, has_room)
     }
 
     /// Waits until everything that was queued has arrived (without retransmission: has left).

@@ -8,7 +8,7 @@ use super::alarm::{Alarm, within};
 use super::received::Position;
 use super::silence::Silence;
 use super::watch::Watch;
-use super::{Awaited, Carry, Received, ReceivedInto, Sending, Special, at_most, left, place};
+use super::{Awaited, Carry, Received, ReceivedInto, Sending, Special, at_most, place};
 use crate::a1::{Connection, Full, Qos, Refused, Socket, Status, WINDOW_LIMIT, raw, reliable};
 use crate::attempts::Attempts;
 use crate::endpoint::ConnectionError;
@@ -18,7 +18,7 @@ use crate::service::{Checksum, Method, Pattern, Reliability, Service};
 use crate::{Error, Message, Unsent};
 use pinnace_runtime::WakeFd;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
@@ -31,9 +31,6 @@ const LARGEST_WRITE: u64 = 16 << 20;
 const OUTSTANDING: u32 = 64;
 /// How long the end may take, behind what was said of the end.
 const FAREWELL: Duration = Duration::from_millis(200);
-
-/// How often it is looked whether others that send have done so.
-const SOON: Duration = Duration::from_millis(1);
 
 /// How long an answer to OPEN is waited for, in milliseconds, where the protocol repeats nothing; then OPEN is said again.
 pub(super) const ANSWERS: [u64; 4] = [50, 100, 200, 400];
@@ -48,11 +45,10 @@ pub(crate) struct A1 {
     has_ended: AtomicBool,
     /// Something was lost behind the last message that came.
     is_end_missing: AtomicBool,
-    /// The end of ours has been reached, behind which nothing is sent; and calls that are about to send something.
+    /// The end of ours has been reached, behind which nothing is sent.
     is_over: AtomicBool,
     /// The end is behind what was sent.
     is_end_said: AtomicBool,
-    sending: AtomicUsize,
     /// The peer is the source of a multicast, to which nothing is sent.
     is_of_many: bool,
     again: Again,
@@ -68,22 +64,6 @@ struct Look(Arc<WakeFd>);
 impl Wake for Look {
     fn wake(self: Arc<Self>) {
         self.0.signal();
-    }
-}
-
-/// A call that is about to send something.
-struct About<'a>(&'a AtomicUsize);
-
-impl<'a> About<'a> {
-    fn new(sending: &'a AtomicUsize) -> Self {
-        sending.fetch_add(1, Ordering::SeqCst);
-        Self(sending)
-    }
-}
-
-impl Drop for About<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -145,7 +125,6 @@ impl A1 {
             is_end_missing: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             is_end_said: AtomicBool::new(false),
-            sending: AtomicUsize::new(0),
             is_of_many: false,
             again: Again::default(),
             silence: Silence::new(timeout),
@@ -197,25 +176,20 @@ impl A1 {
         }
     }
 
-    /// The message, if it may be sent, and what holds up the end until it is.
-    fn may_send(&self, message: Message) -> Result<(Message, About<'_>), Unsent> {
-        let about = About::new(&self.sending);
-        if self.is_over.load(Ordering::SeqCst) {
-            return Err(Unsent::new(message, ConnectionError::Closed));
-        }
+    /// The message, if it may be sent.
+    fn may_send(&self, message: Message) -> Result<Message, Unsent> {
         if !self.is_of_many {
-            return Ok((message, about));
+            return Ok(message);
         }
         let what = "send back to a source with several receivers: a multicast goes one way".to_owned();
         Err(Unsent::new(message, ConnectionError::Cannot { method: Method::A1, what }))
     }
 
-    /// Nothing more begins to be sent. Returns whether everything has that had begun to.
-    fn stop_sending(&self) -> bool {
+    /// Nothing more is queued; whoever waits for room waits in vain.
+    fn stop_sending(&self) {
         if !self.is_over.swap(true, Ordering::SeqCst) {
             self.connection.look_again();
         }
-        self.sending.load(Ordering::SeqCst) == 0
     }
 
     /// Says the end behind all that was sent, once. A window that is full waits no longer than whoever closes.
@@ -274,17 +248,17 @@ impl A1 {
 
 impl Carry for A1 {
     fn send(&self, message: Message, _: Option<&Special>, deadline: Option<Instant>) -> Result<Sending, Unsent> {
-        let (message, _about) = self.may_send(message)?;
+        let message = self.may_send(message)?;
         Ok(Sending::A1(self.connection.send_unless(message, deadline, &self.is_over)?))
     }
 
     fn try_send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        let (message, _about) = self.may_send(message)?;
-        Ok(Sending::A1(self.connection.send_tracked(message, Full::Report)?))
+        let message = self.may_send(message)?;
+        Ok(Sending::A1(self.connection.try_send_unless(message, &self.is_over)?))
     }
 
     async fn send_async(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        let (message, _about) = self.may_send(message)?;
+        let message = self.may_send(message)?;
         Ok(Sending::A1(self.connection.send_unless_async(message, &self.is_over).await?))
     }
 
@@ -409,13 +383,7 @@ impl Carry for A1 {
     }
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        while !self.stop_sending() && left(deadline).is_none_or(|left| !left.is_zero()) {
-            std::thread::sleep(SOON);
-        }
-        if !self.stop_sending() {
-            // What somebody waits to send must not come behind the end.
-            return Err(Error::Timeout);
-        }
+        self.stop_sending();
         let flushed = self.flush(deadline);
         // The protocol has one end for both ways; this is the end of ours.
         match self.say_end(deadline).and_then(|()| self.flush(deadline)) {
@@ -439,9 +407,7 @@ impl Carry for A1 {
     }
 
     async fn close_async(&self) -> Result<(), Error> {
-        while !self.stop_sending() {
-            within(Instant::now() + SOON, std::future::pending::<()>()).await;
-        }
+        self.stop_sending();
         // With a window that is full there is no room for the end yet.
         if !self.is_end_said.load(Ordering::SeqCst) {
             self.connection.send_async(self.control(Kind::End)).await.map_err(|unsent| unsent.error)?;

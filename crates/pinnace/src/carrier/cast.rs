@@ -272,7 +272,7 @@ impl Carry for Cast {
     }
 
     fn try_send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        self.sent(self.socket.send_tracked(message, Full::Report))
+        self.sent(self.socket.try_send_unless(message, &self.is_over))
     }
 
     async fn send_async(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
@@ -314,9 +314,12 @@ impl Carry for Cast {
     }
 
     fn set_service(&self, service: &Service) -> Result<(), String> {
-        self.socket.set_qos(qos_to_many(service)).map_err(|error| error.to_string())?;
-        self.invitation.change(service);
-        Ok(())
+        // Before: who is invited meanwhile is none of those that are told, or has the new one.
+        let old = self.invitation.change(service);
+        self.socket.set_qos(qos_to_many(service)).map_err(|error| {
+            self.invitation.change_back(old);
+            error.to_string()
+        })
     }
 
     /// Receivers come and go: [`Cast::receivers`] says what has become of them.
@@ -370,9 +373,33 @@ impl Drop for Cast {
 mod tests {
     use super::*;
     use crate::carrier::Carrier;
-    use crate::{Endpoint, EndpointOptions};
+    use crate::{ConnectionError, Endpoint, EndpointOptions};
 
     const LONG: Duration = Duration::from_secs(10);
+
+    /// However far a call to send had come when the end was reached: behind it nothing is queued.
+    #[test]
+    fn nothing_is_queued_behind_the_end() {
+        let ships = [0; 2].map(|_| Endpoint::bind("127.0.0.1:0").unwrap());
+        let listeners = ships.each_ref().map(|ship| ship.listen(&Service::new()).unwrap());
+        let addresses = listeners.each_ref().map(|listener| listener.local_addr().to_string());
+        let source = Endpoint::client().connect_all(&addresses, &Service::new()).unwrap();
+        let Carrier::Cast(cast) = source.carrier() else { panic!("it is of several") };
+        cast.stop_sending();
+        let message = || Message::from_vec(vec![7]);
+        let sends = [
+            cast.send(message(), None, None),
+            cast.try_send(message(), None),
+            pollster::block_on(cast.send_async(message(), None)),
+        ];
+        for sent in sends {
+            let error = sent.map(drop).unwrap_err().error;
+            assert!(
+                matches!(&error, Error::Connection(error) if matches!(**error, ConnectionError::Closed)),
+                "{error}"
+            );
+        }
+    }
 
     /// In a few minutes in which a source sends nothing, its receivers say more often that they wait than their windows
     /// have room for.

@@ -31,7 +31,7 @@ pub(crate) struct Invitation {
 
 /// What changes with the service.
 #[derive(Debug)]
-struct Terms {
+pub(crate) struct Terms {
     service: Service,
     told: Told,
     qos: Qos,
@@ -48,9 +48,14 @@ impl Invitation {
         Arc::clone(&self.terms.lock())
     }
 
-    /// Who is invited from now on is told of this service.
-    pub(crate) fn change(&self, service: &Service) {
-        *self.terms.lock() = Terms::of(service);
+    /// Who is invited from now on is told of this service. Returns what the others were told.
+    pub(crate) fn change(&self, service: &Service) -> Arc<Terms> {
+        std::mem::replace(&mut *self.terms.lock(), Terms::of(service))
+    }
+
+    /// The change is none.
+    pub(crate) fn change_back(&self, old: Arc<Terms>) {
+        *self.terms.lock() = old;
     }
 
     /// By which the receivers know the connection.
@@ -197,8 +202,7 @@ fn invite(cast: &Cast, peer: SocketAddr, deadline: Option<Instant>) -> Result<Si
     let terms = cast.invitation().terms();
     let path = Path::of_service(&terms.service, Some(peer))
         .map_err(|error| Error::io(format!("cannot reach {peer}"), error))?;
-    let hello = &terms.told.hello;
-    let agreed = ask(peer, *nonce, hello, &path, &[Method::A1], options.next_fault().as_ref(), deadline)?;
+    let agreed = ask(peer, *nonce, &terms.told, &path, &[Method::A1], options.next_fault().as_ref(), deadline)?;
     let unreached = |error: Error| {
         let tried = vec![(Method::A1, error.to_string())];
         Error::from(ConnectionError::Unreached { peer: peer.to_string(), tried })

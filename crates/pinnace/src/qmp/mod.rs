@@ -31,6 +31,7 @@ mod qbufs;
 mod shared;
 #[cfg(test)]
 mod shared_tests;
+mod sleeper;
 mod standing;
 mod stream;
 

@@ -4,6 +4,7 @@
 //! who waits holds the lock that others need.
 //= B-14
 
+use super::sleeper::Sleeper;
 use super::{Qbuf, Standing, Way};
 use crate::Idle;
 use crate::copies::Copies;
@@ -13,7 +14,7 @@ use pinnace_qbuf::Pool;
 use pinnace_qbuf::channel::{Channel, ChannelError, Finished, Interest, Received, Rejected};
 use pinnace_qmp::State;
 use pinnace_qmp::socket;
-use pinnace_runtime::WakeFd;
+use pinnace_runtime::{Waiting, WakeFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
@@ -100,6 +101,8 @@ pub(super) struct Shared {
     is_finished: AtomicBool,
     /// The pool had no room for what was to be written, and somebody looks until it has.
     is_short: AtomicBool,
+    /// For tasks that read, and those that write.
+    sleepers: [Arc<Sleeper>; 2],
     begin: Instant,
     /// When it was last asked whether the other process lives, in milliseconds after `begin`.
     life_sign: AtomicU64,
@@ -152,6 +155,7 @@ impl Shared {
             is_ending,
             is_finished,
             is_short,
+            sleepers: Default::default(),
             begin,
             life_sign,
             copies: Copies::default(),
@@ -700,19 +704,22 @@ impl Shared {
         }
     }
 
-    /// Waits until something may have changed, as a future: a thread sleeps for the task.
+    /// Waits until something may have changed, as a future.
     pub(super) async fn ready(self: &Arc<Self>, interest: Interest) {
-        let mut begun = false;
+        let sleeper = &self.sleepers[usize::from(interest == Interest::Writable)];
+        let (mut begun, mut waiting) = (false, Waiting::default());
         std::future::poll_fn(|context| {
             if std::mem::replace(&mut begun, true) {
                 return Poll::Ready(());
             }
-            let (this, waker) = (Arc::clone(self), context.waker().clone());
-            let sleeping = std::thread::Builder::new().name("pinnace-ready".into()).spawn(move || {
+            let this = Arc::downgrade(self);
+            let sleep = move || {
+                let Some(this) = this.upgrade() else { return false };
                 this.sleep_until_ready(interest, Instant::now() + LIFE_SIGN);
-                waker.wake();
-            });
-            if sleeping.is_err() {
+                true
+            };
+            if sleeper.wait(context, &mut waiting, sleep).is_err() {
+                // Without a thread there is no clock either.
                 context.waker().wake_by_ref();
             }
             Poll::Pending

@@ -33,6 +33,10 @@ use std::time::{Duration, Instant};
 const REFUSED: Duration = Duration::from_millis(20);
 /// So many signs of life may be lost one after the other.
 const SIGNS: u32 = 4;
+/// A sender of VRP to which nothing comes back shows so often at least that it is there, if it sends nothing; or not at all.
+pub(crate) const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
+/// Who receives one way knows of its peer for so long at least.
+pub(crate) const LEAST_LIFE: Duration = Duration::from_secs(SIGN_OF_LIFE.as_secs() * SIGNS as u64);
 
 /// The ways of a connection that it has.
 #[derive(Debug, Default)]
@@ -162,9 +166,9 @@ impl Vrp {
     /// The peer shows so often that it is there, if it sends nothing else: `timeout` is how long it may be silent, or some
     /// of these signs, which may be lost.
     pub(crate) fn with_signs_of_life(self, signs: Duration, timeout: Duration) -> Self {
+        let longest = timeout.max(SIGNS * signs.min(SIGN_OF_LIFE));
         // Whoever shows itself less often is forgotten before.
-        let is_in_time = signs * 2 <= timeout;
-        Self { longest_silence: is_in_time.then(|| timeout.max(signs * SIGNS)), ..self }
+        Self { longest_silence: (signs * 2 <= longest).then_some(longest), ..self }
     }
 
     fn terms(&self) -> Locked<'_, Terms> {

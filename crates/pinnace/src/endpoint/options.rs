@@ -1,6 +1,7 @@
 //! How endpoints are set up.
 
 use crate::a1::SlowSink;
+use crate::carrier::SIGN_OF_LIFE;
 use crate::fault::another;
 use crate::network::deadline;
 use crate::rendezvous::{Control, is_duplex};
@@ -9,9 +10,6 @@ use crate::zcrp::Profile;
 use crate::{ControllerKind, Idle, a1, qmp, vrp, xtp, zcrp};
 use pinnace_link::{FaultOptions, UdpOptions};
 use std::time::{Duration, Instant};
-
-/// A sender of VRP to which nothing comes back shows so often that it is there, if it sends nothing.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
 /// Settings of an [`Endpoint`](super::Endpoint). The defaults are safe anywhere.
 ///
@@ -33,7 +31,8 @@ pub struct EndpointOptions {
     /// seconds, and may have to wait anew for the answer.
     pub peer_timeout: Duration,
     /// How long a call that connects may take; the resolving of names is not counted. `None`:
-    /// as long as it takes, which is some 7 seconds where nobody answers. Over a path that loses much, or is slow, a short time
+    /// as long as it takes, which is some 7 seconds where nobody answers, and up to 17 for each method that was agreed on and
+    /// does not get through. Over a path that loses much, or is slow, a short time
     /// is too short.
     pub connect_timeout: Option<Duration>,
     /// The longest message that is received, in bytes. A longer one ends the connection: whoever receives has

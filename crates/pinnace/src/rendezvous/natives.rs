@@ -3,7 +3,7 @@
 //! Always true: a connection counts as open when its first message has said who it is, and not before.
 
 use super::wire::{Control, Kind, whole};
-use crate::carrier::{A1, Carrier, Carry, Framed, Vrp, Ways, Xtp, Zcrp, most_from_many, most_of};
+use crate::carrier::{A1, Carrier, Carry, Framed, LEAST_LIFE, Vrp, Ways, Xtp, Zcrp, most_from_many, most_of};
 use crate::endpoint::EndpointOptions;
 use crate::network::{host_of, with_port};
 use crate::service::{Direction, Method, Pattern, Receivers, Reliability, Service};
@@ -231,11 +231,16 @@ pub(super) fn vrp(
     agreed: Agreed,
     options: &EndpointOptions,
 ) -> Result<(u16, impl Future<Output = Done> + Send + 'static), Error> {
-    let settings = options.vrp(agreed.is_ours, &agreed.service);
+    let mut settings = options.vrp(agreed.is_ours, &agreed.service);
+    let timeout = settings.life_timeout;
+    if !is_duplex(&agreed.service) {
+        // There is no way back to ask by.
+        settings.life_timeout = timeout.max(LEAST_LIFE);
+    }
     let receiver = vrp::Receiver::bind(at, &settings)?;
     let port = receiver.local_addr().port();
     let future = async move {
-        match open_vrp(receiver, &agreed, &settings).await {
+        match open_vrp(receiver, &agreed, &settings, timeout).await {
             Ok((carrier, control, peer)) => Done::Open(Box::new((carrier, control, peer))),
             Err(_) => Done::Failed,
         }
@@ -247,6 +252,7 @@ async fn open_vrp(
     receiver: vrp::Receiver,
     agreed: &Agreed,
     settings: &vrp::Options,
+    timeout: Duration,
 ) -> Result<(Carrier, Control, SocketAddr), Error> {
     let mut strangers = Strangers::default();
     let (control, peer, number) = loop {
@@ -277,8 +283,8 @@ async fn open_vrp(
     // With what is critical, if HELLO had no room for that.
     let service = whole(&control.service, &agreed.service).unwrap_or(agreed.service.clone());
     let signs = Duration::from_millis(control.piece.into());
-    let carrier = Vrp::new(ways, agreed.nonce, &service, Some((peer, number)), settings.life_timeout);
-    let carrier = if signs.is_zero() { carrier } else { carrier.with_signs_of_life(signs, settings.life_timeout) };
+    let carrier = Vrp::new(ways, agreed.nonce, &service, Some((peer, number)), timeout);
+    let carrier = if signs.is_zero() { carrier } else { carrier.with_signs_of_life(signs, timeout) };
     if is_answered {
         // Its frames come behind this one, or the client would not know whose they are.
         carrier.answer(&Control::new(Kind::Open, agreed.nonce)).await?;

@@ -111,3 +111,25 @@ fn a_service_that_is_changed_changes_the_rate() {
         assert_eq!(sender.rate(), rate, "{service}");
     }
 }
+
+/// However short the receiver's patience is: who shows itself every second is there, and who does not is gone.
+#[test]
+fn a_sender_of_one_way_is_there_as_long_as_it_shows_itself() {
+    let patience = Duration::from_millis(500);
+    for signs in [Some(SIGN_OF_LIFE), None] {
+        let options = Options { life_timeout: LEAST_LIFE, ..Options::default() };
+        let receiver = Receiver::bind("127.0.0.1:0", &options).unwrap();
+        let options = Options { keep_alive: signs, ..Options::default() };
+        let sender = Sender::connect(receiver.local_addr(), &options).unwrap();
+        send(&sender, b"first");
+        let first = receiver.recv().unwrap();
+        let ways = Ways { to: None, out: None, back: Some(receiver.clone()) };
+        let source = Some((first.source(), first.number()));
+        let connection =
+            Vrp::new(ways, 7, &Service::new(), source, patience).with_signs_of_life(SIGN_OF_LIFE, patience);
+        drop(first);
+        let found = connection.recv(Some(Instant::now() + LEAST_LIFE + Duration::from_secs(2)));
+        let error = found.map(|received| received.is_some()).unwrap_err();
+        assert_eq!(matches!(error, Error::Timeout), signs.is_some(), "{error}");
+    }
+}

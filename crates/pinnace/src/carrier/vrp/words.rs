@@ -50,9 +50,9 @@ struct Told {
 }
 
 impl Vrp {
-    /// Sends a word of the connection's own.
+    /// Sends a word of the connection's own, which is none of the messages that are told to be lost.
     pub(crate) fn open(&self, control: &Control) -> Result<crate::vrp::Sending, Error> {
-        let frame = Frame::new(Message::from_vec(control.encode())).with_contract(Contract::reliable());
+        let frame = Frame::new(Message::from_vec(control.encode())).with_contract(Contract::reliable()).expendable();
         self.out()?.send(frame).map_err(|unsent| unsent.error)
     }
 
@@ -203,11 +203,12 @@ impl Vrp {
             if self.is_heard() {
                 return Ok(());
             }
-            if left(deadline).is_some_and(|left| left < REFUSED) {
-                // There may be room for it later.
+            // There may be room for it later. Who has less time waits as well: he may well come again at once.
+            let left = left(deadline);
+            std::thread::sleep(left.map_or(REFUSED, |left| left.min(REFUSED)));
+            if left.is_some_and(|left| left < REFUSED) {
                 return Err(Error::Timeout);
             }
-            std::thread::sleep(REFUSED);
         }
     }
 

@@ -10,7 +10,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
-use support::{Memory, TRAILER, collect, receive_bytes, send_bytes, train_of};
+use support::{Memory, TRAILER, collect, fill, receive_bytes, send_bytes, train_of};
 
 const V4: &str = "127.0.0.1:0";
 const V6: &str = "[::1]:0";
@@ -250,6 +250,31 @@ fn ecn_bits_cross() {
             let (_, read) = receive_bytes(&mut a).unwrap();
             assert_eq!(read.meta.ecn, ecn, "{listen} {to}");
         }
+    }
+}
+
+/// The kernel refuses what leaves the loopback address for another host as it refuses a control message.
+#[test]
+fn a_refusal_that_was_not_of_the_mark_is_no_reason_to_do_without_ecn() {
+    let refused = UdpSocket::bind(V4).unwrap().send_to(b"x", "192.0.2.1:9").map_err(|error| error.kind());
+    if refused != Err(std::io::ErrorKind::InvalidInput) {
+        return pinnace_testing::skip::host("this host has no way to other networks");
+    }
+    for offload in [false, true] {
+        let options = UdpOptions { offload, ..UdpOptions::default() };
+        let mut a = UdpLink::bind(address(V4), &options).unwrap();
+        let mut b = UdpLink::bind(address(V4), &options).unwrap();
+        let source = Memory::pattern(300);
+        let mut train = Train::new(b.train_limits());
+        train.begin(address("192.0.2.1:9").into(), 100 + TRAILER);
+        fill(&mut train, source.id, 0, 300, 100);
+        train.set_ecn(Ecn::Capable0);
+        assert_eq!(b.send(&train, &source.table).unwrap(), SendOutcome::Sent);
+        assert_eq!(b.counters().send_errors, 3, "nothing has left");
+        let to = a.local_address().unwrap();
+        assert_eq!(send_bytes(&mut b, to.into(), b"x", Ecn::Capable0), SendOutcome::Sent);
+        let (bytes, read) = receive_bytes(&mut a).unwrap();
+        assert_eq!((&bytes[..], read.meta.ecn), (&b"x"[..], Ecn::Capable0), "offload {offload}");
     }
 }
 

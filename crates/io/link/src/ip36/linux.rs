@@ -284,6 +284,46 @@ impl Ip36Link {
         used
     }
 
+    /// `is_unmarked`: it was refused with the mark, and goes without now.
+    fn send_each(&mut self, train: &Train, memory: &BufferTable, is_unmarked: bool) -> io::Result<SendOutcome> {
+        let Some(named) = self.address(train.destination())? else { return self.refused(Refusal::Unreachable, 0) };
+        let tos =
+            (self.ecn && train.ecn() != Ecn::NotCapable).then_some((self.family == Family::V6, train.ecn() as u8));
+        self.out.set_control(None, tos, None);
+        if !self.out.gather_singly(train, memory, named.then_some(&mut self.to)) {
+            return self.refused(Refusal::Other, 0);
+        }
+        let mut done = self.out.resume(train);
+        let mut lost = 0;
+        let fd = self.socket.as_raw_fd();
+        loop {
+            let calls = &mut self.counters.send_calls;
+            // SAFETY: `gather_singly` laid the messages out: pieces in the train and in memory that the table vouches for, a
+            // name in `self.to`; none of it moves in this loop.
+            let Some(refusal) = (unsafe { self.out.send_singly(fd, &mut done, calls) }) else { break };
+            match refusal {
+                Refusal::Blocked | Refusal::QueueFull => {
+                    self.out.interrupt(train, done);
+                    return self.refused(Refusal::Blocked, 0);
+                }
+                Refusal::Unwilling if !is_unmarked && self.give_up_ecn(train) => {
+                    self.out.interrupt(train, done);
+                    return self.send_each(train, memory, true);
+                }
+                Refusal::Unwilling | Refusal::Other => {
+                    // It was not the mark.
+                    self.ecn |= is_unmarked;
+                    self.refused(refusal, 0)?;
+                    done += 1;
+                    lost += 1;
+                }
+                refusal => return self.refused(refusal, train.segment_size()),
+            }
+        }
+        self.counters.count_train(train, lost);
+        Ok(SendOutcome::Sent)
+    }
+
     /// Reads one packet into the slots of `plan`. None if it was not for us.
     fn receive_packet(&mut self, plan: &ReceivePlan, memory: &BufferTable, pool: &mut ReadBuffer) -> RawRead {
         let v4 = self.family == Family::V4;
@@ -425,40 +465,7 @@ impl Link for Ip36Link {
     }
 
     fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
-        if train.is_empty() {
-            return Ok(SendOutcome::Sent);
-        }
-        let Some(named) = self.address(train.destination())? else { return self.refused(Refusal::Unreachable, 0) };
-        let tos =
-            (self.ecn && train.ecn() != Ecn::NotCapable).then_some((self.family == Family::V6, train.ecn() as u8));
-        self.out.set_control(None, tos, None);
-        if !self.out.gather_singly(train, memory, named.then_some(&mut self.to)) {
-            return self.refused(Refusal::Other, 0);
-        }
-        let mut done = self.out.resume(train);
-        let mut lost = 0;
-        let fd = self.socket.as_raw_fd();
-        loop {
-            let calls = &mut self.counters.send_calls;
-            // SAFETY: `gather_singly` laid the messages out: pieces in the train and in memory that the table vouches for, a
-            // name in `self.to`; none of it moves in this loop.
-            let Some(refusal) = (unsafe { self.out.send_singly(fd, &mut done, calls) }) else { break };
-            match refusal {
-                Refusal::Blocked | Refusal::QueueFull => {
-                    self.out.interrupt(train, done);
-                    return self.refused(Refusal::Blocked, 0);
-                }
-                Refusal::Unwilling if self.give_up_ecn(train) => return self.send(train, memory),
-                Refusal::Unwilling | Refusal::Other => {
-                    self.refused(refusal, 0)?;
-                    done += 1;
-                    lost += 1;
-                }
-                refusal => return self.refused(refusal, train.segment_size()),
-            }
-        }
-        self.counters.count_train(train, lost);
-        Ok(SendOutcome::Sent)
+        if train.is_empty() { Ok(SendOutcome::Sent) } else { self.send_each(train, memory, false) }
     }
 
     fn receive(&mut self, plan: &ReceivePlan, memory: &BufferTable, pool: &mut ReadBuffer) -> io::Result<ReadOutcome> {

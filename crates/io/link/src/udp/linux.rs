@@ -307,6 +307,17 @@ impl UdpLink {
 
     /// Sends every datagram of a train as one, in as few calls as the kernel needs.
     fn send_singly(&mut self, train: &Train, memory: &BufferTable, named: bool) -> io::Result<SendOutcome> {
+        self.send_each(train, memory, named, false)
+    }
+
+    /// `is_unmarked`: it was refused with the mark, and goes without now.
+    fn send_each(
+        &mut self,
+        train: &Train,
+        memory: &BufferTable,
+        named: bool,
+        is_unmarked: bool,
+    ) -> io::Result<SendOutcome> {
         self.lay_control(train, named, None);
         if !self.out.gather_singly(train, memory, named.then_some(&mut self.to)) {
             return self.refused(Refusal::Other, 0);
@@ -324,8 +335,13 @@ impl UdpLink {
                     self.out.interrupt(train, done);
                     return self.refused(Refusal::Blocked, 0);
                 }
-                Refusal::Unwilling if self.give_up_ecn(train) => return self.send_singly(train, memory, named),
+                Refusal::Unwilling if !is_unmarked && self.give_up_ecn(train) => {
+                    self.out.interrupt(train, done);
+                    return self.send_each(train, memory, named, true);
+                }
                 Refusal::Unwilling | Refusal::Other => {
+                    // It was not the mark.
+                    self.ecn |= is_unmarked;
                     self.refused(refusal, 0)?;
                     done += 1;
                     lost += 1;

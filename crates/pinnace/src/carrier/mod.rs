@@ -39,7 +39,7 @@ pub(crate) use a1::{A1, most_of, qos_of};
 pub(crate) use alarm::{Alarm, within};
 pub(crate) use cast::{Cast, most_from_many, qos_to_many};
 pub(crate) use framed::Framed;
-pub(crate) use pieces::{is_piece, piece_bytes};
+pub(crate) use pieces::{MOST_IN_PLACE, MOST_PIECE, is_piece, most_piece, piece_bytes};
 pub use received::{Received, ReceivedInto};
 pub(crate) use room::{LOOK as LOOK_FOR_BREAK, UnderWay};
 pub use sending::Delivered;
@@ -47,7 +47,7 @@ pub(crate) use sending::Sending;
 #[cfg(any(test, fuzzing))]
 pub(crate) use tags::sort;
 pub(crate) use turn::Turn;
-pub(crate) use vrp::{Vrp, Ways};
+pub(crate) use vrp::{LEAST_LIFE, SIGN_OF_LIFE, Vrp, Ways};
 pub(crate) use writer::dead;
 pub(crate) use xtp::{Xtp, programmed};
 pub(crate) use zcrp::Zcrp;

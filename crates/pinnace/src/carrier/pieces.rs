@@ -4,30 +4,39 @@
 //! So the length of a piece says whether more belongs to it, and the bytes of a message need no header.
 
 use crate::lock::lock;
+use crate::service::Service;
 use crate::{Error, Message};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Bytes of the buffers that wait for messages, in all.
+/// Bytes of the buffers that wait for messages, in all; of pieces that are larger than half of it there are two.
 const BUFFERS_BYTES: usize = 64 << 20;
 /// The smallest piece that is worth a message of its own.
 const LEAST_PIECE: u64 = 64 << 10;
-/// The largest.
-const MOST_PIECE: u64 = 8 << 20;
+/// The largest, where pieces of larger messages may be copied together.
+pub(crate) const MOST_PIECE: u64 = 8 << 20;
+/// The largest message that is one piece because it has to reach the application without a copy.
+pub(crate) const MOST_IN_PLACE: u64 = 64 << 20;
 
 /// Bytes of a piece, where the largest message has so many. One byte more: then that message is one piece.
-pub(crate) fn piece_bytes(largest: u64) -> u32 {
-    largest.saturating_add(1).clamp(LEAST_PIECE, MOST_PIECE) as u32
+pub(crate) fn piece_bytes(largest: u64, is_in_place: bool) -> u32 {
+    let most = if is_in_place { MOST_IN_PLACE + 1 } else { MOST_PIECE };
+    largest.saturating_add(1).clamp(LEAST_PIECE, most) as u32
+}
+
+/// The most bytes of a piece that a peer may choose for this service.
+pub(crate) fn most_piece(service: &Service) -> u32 {
+    piece_bytes(service.largest_bytes(), service.in_place).max(MOST_PIECE as u32)
 }
 
 /// Whether a peer may have the pieces of messages be of so many bytes.
-pub(crate) fn is_piece(bytes: u32) -> bool {
-    (LEAST_PIECE..=MOST_PIECE).contains(&bytes.into())
+pub(crate) fn is_piece(bytes: u32, most: u32) -> bool {
+    u64::from(bytes) >= LEAST_PIECE && bytes <= most
 }
 
 /// How many buffers of a piece wait for messages.
 pub(super) fn buffers(piece: u32) -> usize {
-    (BUFFERS_BYTES / piece.max(1) as usize).clamp(8, 256)
+    (BUFFERS_BYTES / piece.max(1) as usize).clamp(2, 256)
 }
 
 /// The ranges of the pieces of a message of `len` bytes.
@@ -46,7 +55,9 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(super) fn new(piece: u32) -> Arc<Self> {
-        Arc::new(Self { piece: piece as usize, most: buffers(piece), free: Mutex::default() })
+        // Large ones are had anew: they would stay for the life of the connection.
+        let most = if u64::from(piece) > MOST_PIECE { 1 } else { buffers(piece) };
+        Arc::new(Self { piece: piece as usize, most, free: Mutex::default() })
     }
 
     pub(super) fn piece(&self) -> usize {
@@ -103,8 +114,13 @@ mod tests {
 
     #[test]
     fn the_largest_message_is_one_piece_and_buffers_have_a_limit() {
-        assert_eq!([piece_bytes(0), piece_bytes(1 << 20), piece_bytes(u64::MAX)], [65_536, (1 << 20) + 1, 8 << 20]);
-        assert_eq!([buffers(65_536), buffers(1 << 20), buffers(8 << 20)], [256, 64, 8]);
+        let pieces = |is_in_place| [0, 1 << 20, 64 << 20, u64::MAX].map(|largest| piece_bytes(largest, is_in_place));
+        assert_eq!(pieces(false), [65_536, (1 << 20) + 1, 8 << 20, 8 << 20]);
+        assert_eq!(pieces(true), [65_536, (1 << 20) + 1, (64 << 20) + 1, (64 << 20) + 1]);
+        let most = |service: &str| most_piece(&service.parse().unwrap());
+        assert_eq!([most("size=64MiB"), most("size=64MiB in-place=yes")], [8 << 20, (64 << 20) + 1]);
+        assert!(is_piece(65_536, 8 << 20) && !is_piece(65_535, 8 << 20) && !is_piece((8 << 20) + 1, 8 << 20));
+        assert_eq!([buffers(65_536), buffers(1 << 20), buffers(8 << 20), buffers(u32::MAX)], [256, 64, 8, 2]);
         let pool = Pool::new(100);
         let first = pool.take();
         assert_eq!(first.capacity(), 100);

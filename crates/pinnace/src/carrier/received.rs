@@ -184,3 +184,31 @@ impl ReceivedInto {
         Self { len, ..Self::default() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Endpoint, EndpointOptions, Service};
+    use std::time::Duration;
+
+    #[test]
+    fn what_has_to_be_in_place_is_where_it_was_received() {
+        let ship = Endpoint::bind("127.0.0.1:0").unwrap();
+        let listener = ship.listen(&Service::new()).unwrap();
+        let options = EndpointOptions::default();
+        for (service, is_in_place) in [("size=20MiB in-place=yes", true), ("size=20MiB", false)] {
+            let service = format!("{service} path=cluster").parse().unwrap();
+            let mut options = options.clone();
+            options.selection.forced = Some(crate::service::Method::Zcrp);
+            let client = Endpoint::client_with(&options).connect(&listener.local_addr().to_string(), &service).unwrap();
+            let server = listener.accept_timeout(Duration::from_secs(20)).unwrap().unwrap();
+            for _ in 0..3 {
+                let sent = client.send(vec![7; 20 << 20]).unwrap();
+                let received = server.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
+                assert!(received.len() == 20 << 20 && received.iter().all(|byte| *byte == 7));
+                assert_eq!(matches!(received.data, Data::Posted(..)), is_in_place);
+                drop(sent.wait().unwrap());
+            }
+        }
+    }
+}

@@ -96,6 +96,11 @@ impl Zcrp {
         Self { sender, receiver, nonce, piece, longest, pool, sending, incoming, is_gone, silence, looks }
     }
 
+    /// Whether messages of so many bytes are one piece, which is not copied.
+    pub(crate) fn is_in_place(&self, largest: u64) -> bool {
+        largest < self.piece as u64
+    }
+
     /// Asks for messages. Whoever connects says OPEN first: the other end throws away what comes before the introduction,
     /// and requests that were lost are repeated only after the time-out of a path that nobody has measured yet.
     pub(crate) fn invite(&self) -> Result<(), Error> {
@@ -438,8 +443,11 @@ impl Carry for Zcrp {
         }
     }
 
-    fn set_service(&self, _: &Service) -> Result<(), String> {
-        // Nothing that a service says changes what this protocol does.
+    fn set_service(&self, service: &Service) -> Result<(), String> {
+        // Nothing else that a service says changes what this protocol does.
+        if service.in_place && !self.is_in_place(service.largest_bytes()) {
+            return Err("its buffers were agreed on for shorter messages: connect anew".to_owned());
+        }
         Ok(())
     }
 

@@ -6,10 +6,11 @@
 
 use super::natives::is_duplex;
 use super::socket::{Heard, Socket};
-use super::wire::{Answer, Control, Hello, Kind, MOST_SERVICE, MOST_TEXT, Status, VERSION};
+use super::wire::{Answer, Control, Hello, Kind, MOST_SERVICE, MOST_TEXT, Status, VERSIONS};
 use super::{class_number, host, method, number};
 use crate::carrier::{
-    A1, Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, at_most, is_piece, most_of, programmed, qos_of,
+    A1, Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, at_most, is_piece, most_of, most_piece, programmed,
+    qos_of,
 };
 use crate::endpoint::{Connection, ConnectionError, EndpointOptions, Parts, no_address};
 use crate::network::{as_connected, canonical, random_seed, route, with_port};
@@ -53,17 +54,19 @@ pub(super) struct Told {
     pub(super) hello: String,
     /// In OPEN: all of it, unless it is more than anybody reads.
     pub(super) open: String,
+    /// The most bytes of a piece that the peer may choose.
+    most_piece: u32,
 }
 
 impl Told {
     pub(super) fn of(service: &Service) -> Self {
-        let text = service.to_string();
+        let (text, most_piece) = (service.to_string(), most_piece(service));
         if text.len() <= MOST_TEXT {
-            return Self { hello: text.clone(), open: text };
+            return Self { hello: text.clone(), open: text, most_piece };
         }
         // Which ranges are critical is said by each frame's own header; a listener does not choose by it.
         let hello = service.without_critical().to_string();
-        Self { open: if text.len() <= MOST_SERVICE { text } else { hello.clone() }, hello }
+        Self { open: if text.len() <= MOST_SERVICE { text } else { hello.clone() }, hello, most_piece }
     }
 }
 
@@ -120,7 +123,7 @@ fn connect_to(
             Err(_) => return Err(ConnectionError::Unreached { peer: to.to_string(), tried }.into()),
         };
         let fault = options.next_fault();
-        let agreed = match ask(to, random_seed(), &told.hello, &path, &methods, fault.as_ref(), deadline) {
+        let agreed = match ask(to, random_seed(), told, &path, &methods, fault.as_ref(), deadline) {
             Err(Error::Connection(error))
                 if !tried.is_empty()
                     && matches!(*error, ConnectionError::Refused { .. } | ConnectionError::NoAnswer { .. }) =>
@@ -166,7 +169,7 @@ pub(super) fn wanted(
 pub(super) fn ask(
     to: SocketAddr,
     nonce: u64,
-    service: &str,
+    told: &Told,
     path: &Path,
     methods: &[Method],
     fault: Option<&FaultOptions>,
@@ -174,13 +177,13 @@ pub(super) fn ask(
 ) -> Result<Agreed, Error> {
     let mut socket = Socket::connect(to, fault).map_err(|error| Error::io(format!("cannot ask {to}"), error))?;
     let mut hello = Hello {
-        versions: (VERSION, VERSION),
+        versions: VERSIONS,
         class: class_number(path.class),
         nonce,
         cookie: 0,
         host: if path.class == PathClass::Host { host::identity() } else { 0 },
         methods: methods.iter().map(|method| number(*method)).collect(),
-        service: service.to_owned(),
+        service: told.hello.clone(),
     };
     let refused = |why: String| ConnectionError::Refused { peer: to.to_string(), why };
     let busy_until = deadline.unwrap_or_else(|| Instant::now() + BUSY);
@@ -200,7 +203,7 @@ pub(super) fn ask(
             Status::Accepted => {
                 let chosen = method(answer.method).filter(|chosen| methods.contains(chosen));
                 let method = chosen.ok_or_else(|| refused("it has chosen a method that was not offered".to_owned()))?;
-                if method == Method::Zcrp && !is_piece(answer.piece) {
+                if method == Method::Zcrp && !is_piece(answer.piece, told.most_piece) {
                     return Err(refused(format!("it cuts messages into pieces of {} bytes", answer.piece)).into());
                 }
                 let to = with_port(to, answer.port);
@@ -293,6 +296,10 @@ fn open(
             Carrier::Framed(Framed::new(stream, longest, timeout))
         }
         Method::Zcrp => {
+            if service.in_place && u64::from(piece) <= service.largest_bytes() {
+                let what = "put messages of this length in place: the peer cuts them into smaller pieces".to_owned();
+                return Err(ConnectionError::Cannot { method: agreed.method, what }.into());
+            }
             let settings = options.zcrp(is_ours);
             let link = UdpLink::connect(None, to, &settings.udp(false))
                 .map_err(|error| Error::io(format!("cannot open a socket to {to}"), error))?;
@@ -392,7 +399,7 @@ mod tests {
         std::thread::spawn(move || {
             let to = "127.0.0.1:9".parse().unwrap();
             let hello = Hello {
-                versions: (VERSION, VERSION),
+                versions: VERSIONS,
                 class: 1,
                 nonce: 5,
                 cookie: 0,
@@ -462,7 +469,15 @@ mod tests {
             }
         });
         for piece in pieces {
-            let asked = ask(to, 5, "", &Path::of_class(PathClass::Cluster), &[Method::Zcrp], None, None);
+            let asked = ask(
+                to,
+                5,
+                &Told::of(&Service::new()),
+                &Path::of_class(PathClass::Cluster),
+                &[Method::Zcrp],
+                None,
+                None,
+            );
             let said = asked.err().map(|error| error.to_string()).unwrap_or_default();
             assert!(said.contains(&format!("pieces of {piece} bytes")), "{said}");
         }
@@ -488,7 +503,8 @@ mod tests {
                 }
             }
         });
-        let asked = ask(to, 5, "", &Path::of_class(PathClass::Cluster), &[Method::Xtp], None, None);
+        let asked =
+            ask(to, 5, &Told::of(&Service::new()), &Path::of_class(PathClass::Cluster), &[Method::Xtp], None, None);
         let error = asked.err().unwrap();
         assert!(error.to_string().contains("nobody listens"), "{error}");
         serving.join().unwrap();

@@ -60,7 +60,7 @@ fn within(service: &Service, limits: &Service, longest: u64) -> Result<(), Refus
 mod tests {
     use super::super::client::{Told, wanted};
     use super::super::number;
-    use super::super::wire::{Hello, whole};
+    use super::super::wire::{Hello, VERSIONS, whole};
     use super::*;
     use crate::service::tests::{arbitrary_path, arbitrary_service, some};
     use crate::service::{Offer, Receivers, Reliability, Selection, choose};
@@ -121,7 +121,7 @@ mod tests {
             // Through the bytes that are sent.
             let told = Told::of(&service);
             let hello = Hello {
-                versions: (1, 1),
+                versions: VERSIONS,
                 class: 3,
                 nonce: 1,
                 cookie: 0,

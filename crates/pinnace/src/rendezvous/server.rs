@@ -9,7 +9,7 @@ use super::decision::{Refusal, decide};
 use super::natives::{self, Agreed, Done, MOST_READS, Native};
 use super::socket::{Asked, Socket};
 use super::task::Task;
-use super::wire::{Answer, Control, Hello, Status, VERSION, whole};
+use super::wire::{Answer, Control, Hello, LARGE_PIECES, Status, VERSIONS, whole};
 use super::{class, host, number};
 use crate::Error;
 use crate::carrier::{Carrier, Carry, Framed, piece_bytes};
@@ -295,8 +295,9 @@ impl Serving {
 
     fn agree(&mut self, hello: &Hello, asked: &Asked) -> Result<Answer, Refusal> {
         let (low, high) = hello.versions;
-        if !(low..=high).contains(&VERSION) {
-            return Err((Status::Version, format!("this end speaks version {VERSION}, you {low} to {high}")));
+        if high < VERSIONS.0 || low > VERSIONS.1 {
+            let (least, most) = VERSIONS;
+            return Err((Status::Version, format!("this end speaks versions {least} to {most}, you {low} to {high}")));
         }
         let inbox = self.shared.lock();
         let limits = inbox.limits.clone().ok_or((Status::NobodyListens, String::new()))?;
@@ -388,7 +389,8 @@ impl Serving {
         }
         let is_ours = path.class != PathClass::Internet;
         let expires = Instant::now() + PATIENCE;
-        let piece = piece_bytes(service.largest_bytes().min(self.options.longest_message));
+        let is_in_place = service.in_place && hello.versions.1 >= LARGE_PIECES;
+        let piece = piece_bytes(service.largest_bytes().min(self.options.longest_message), is_in_place);
         let agreed = Agreed { client: asked.from, nonce: hello.nonce, piece, service: service.clone(), is_ours };
         let mut native = None;
         let port = match method {
@@ -419,7 +421,7 @@ impl Serving {
             }
         };
         let answer = Answer {
-            version: VERSION,
+            version: hello.versions.1.min(VERSIONS.1),
             status: Status::Accepted,
             method: number(method),
             nonce: hello.nonce,

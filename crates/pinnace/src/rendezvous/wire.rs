@@ -19,8 +19,10 @@
 use crate::service::Service;
 use std::fmt;
 
-/// The version that this code speaks; also the only one.
-pub(crate) const VERSION: u8 = 1;
+/// The versions that this code speaks. From [`LARGE_PIECES`] on a message that has to be in place is one piece.
+pub(crate) const VERSIONS: (u8, u8) = (1, LARGE_PIECES);
+/// A client that speaks this version takes pieces of ZCRP of more than 8 MiB, if it has said `in-place=yes`.
+pub(crate) const LARGE_PIECES: u8 = 2;
 /// Bytes of a HELLO: below the smallest MTU that is met, and not less than any answer.
 pub(crate) const HELLO_BYTES: usize = 1200;
 /// The longest text, in bytes: a service, or the reason of a refusal.
@@ -227,7 +229,16 @@ impl Answer {
     /// That `hello` is refused, and why.
     pub(crate) fn refusal(hello: &Hello, status: Status, why: &str) -> Self {
         let text = clip(why, MOST_TEXT).to_owned();
-        Self { version: VERSION, status, method: 0, nonce: hello.nonce, cookie: 0, port: 0, piece: 0, text }
+        Self {
+            version: hello.versions.1.min(VERSIONS.1),
+            status,
+            method: 0,
+            nonce: hello.nonce,
+            cookie: 0,
+            port: 0,
+            piece: 0,
+            text,
+        }
     }
 
     /// As bytes; a text that is too long is cut.

@@ -18,7 +18,7 @@ const OPEN: &[u8] = b"PNCEctl";
 /// Agrees on this method with whoever listens at `to`; returns the name of the attempt as well.
 fn ask(to: SocketAddr, method: Method) -> (u64, Result<Told, Error>) {
     let (nonce, path) = (random_seed(), Path::of_class(PathClass::Cluster));
-    (nonce, client::ask(to, nonce, &Service::new().to_string(), &path, &[method], None, None))
+    (nonce, client::ask(to, nonce, &client::Told::of(&Service::new()), &path, &[method], None, None))
 }
 
 /// Comes to A1, and falls silent when it has said the first message: what it gets is not even read.
@@ -114,14 +114,32 @@ fn asking(from: &str, server: SocketAddr) -> UdpSocket {
 /// Says HELLO; what is answered.
 fn say(socket: &UdpSocket, method: Method, nonce: u64, cookie: u64) -> Answer {
     let methods = vec![number(method)];
-    let hello =
-        Hello { versions: (VERSION, VERSION), class: 1, nonce, cookie, host: 0, methods, service: String::new() };
+    say_all(socket, &Hello { versions: VERSIONS, class: 1, nonce, cookie, host: 0, methods, service: String::new() })
+}
+
+fn say_all(socket: &UdpSocket, hello: &Hello) -> Answer {
     let mut bytes = [0; 2048];
     socket.send(&hello.encode().unwrap()).unwrap();
     let len = socket.recv(&mut bytes).unwrap();
     let answer = Answer::parse(&bytes[..len]).unwrap();
-    assert_eq!(answer.nonce, nonce);
+    assert_eq!(answer.nonce, hello.nonce);
     answer
+}
+
+#[test]
+fn a_client_of_the_first_version_gets_pieces_that_it_takes() {
+    let server = Endpoint::bind("127.0.0.1:0").unwrap();
+    let listener = server.listen(&Service::new()).unwrap();
+    let socket = asking("127.0.0.1", listener.local_addr());
+    for (nonce, versions, piece) in [(1, (1, 1), 8 << 20), (2, (1, 2), (20 << 20) + 1), (3, (2, 9), (20 << 20) + 1)] {
+        let (methods, service) = (vec![number(Method::Zcrp)], "size=20MiB in-place=yes".to_owned());
+        let answer = say_all(&socket, &Hello { versions, class: 1, nonce, cookie: 0, host: 0, methods, service });
+        let said = (answer.status, answer.piece, answer.version);
+        assert_eq!(said, (Status::Accepted, piece, versions.1.min(2)), "{versions:?}");
+    }
+    let (methods, versions) = (vec![number(Method::Zcrp)], (3, 4));
+    let hello = Hello { versions, class: 1, nonce: 4, cookie: 0, host: 0, methods, service: String::new() };
+    assert_eq!(say_all(&socket, &hello).status, Status::Version);
 }
 
 /// The same, and with the cookie that it is asked for.
@@ -158,7 +176,7 @@ fn whoever_finds_it_busy_asks_again() {
     });
     let path = Path::of_class(PathClass::Cluster);
     let until = Some(Instant::now() + Duration::from_secs(10));
-    let agreed = client::ask(to, 5, "", &path, &[Method::Xtp], None, until).unwrap();
+    let agreed = client::ask(to, 5, &client::Told::of(&Service::new()), &path, &[Method::Xtp], None, until).unwrap();
     assert_eq!(agreed.to.port(), 9);
     answers.join().unwrap();
 }

@@ -1,6 +1,7 @@
 //! ZCRP: reliable messages into buffers that the receiver has named (specs/zcrp.md).
 
 use super::*;
+use crate::carrier::{MOST_IN_PLACE, MOST_PIECE};
 
 /// A trailer, and a byte.
 const LEAST: usize = 29;
@@ -15,9 +16,15 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
     datagrams(&mut verdict, path, LEAST);
     let burst = service.burst.unwrap_or(0);
     verdict.must(service.burst.is_none(), || format!("has no rate to keep: nothing holds it to {burst} bytes at once"));
+    let in_place = service.largest_bytes() <= if service.in_place { MOST_IN_PLACE } else { MOST_PIECE - 1 };
+    verdict.must(in_place || !service.in_place, || {
+        let most = units::of_bytes(MOST_IN_PLACE);
+        format!("copies messages of more than {most} together from pieces")
+    });
     let shipment = shipment(service, path, &engine);
     let packets = cost::packets(service.typical_bytes() as f64, shipment.payload);
-    verdict.note(format!("{}, read into place", count_of(packets, "packet")));
+    let read = if in_place { "read into place" } else { "in pieces of 8 MiB at most, which are copied together" };
+    verdict.note(format!("{}, {read}", count_of(packets, "packet")));
     more_reliable(&mut verdict, service);
     if service.direction == Direction::Duplex || service.pattern == Pattern::Transaction {
         verdict.note("two ways are two instances on one channel");

@@ -295,8 +295,9 @@ impl Service {
         Self { burst: Some(bytes), ..self }
     }
 
-    /// Which of several connections of this process goes first: 0 is the most urgent. A wish: it makes methods that cannot
-    /// do it more expensive, and excludes none.
+    /// Which of several connections goes first: 0 is the most urgent. A wish: it makes methods that cannot do it more
+    /// expensive, and excludes none. It orders what shares a socket: the connections over XTP that a listener has accepted,
+    /// say; those that a program makes have a socket each, and the system's order.
     #[must_use]
     pub fn priority(self, priority: u8) -> Self {
         Self { priority: Some(priority), ..self }

@@ -18,10 +18,7 @@ pub enum Mode {
     /// One of XTP's services.
     Xtp(xtp::Service),
     /// A stream of bytes.
-    Stream {
-        /// In Ethernet frames instead of UDP.
-        ethernet: bool,
-    },
+    Stream,
     /// Blocks with a record of quality of service.
     Blocks {
         /// Whether what is lost is repeated.
@@ -53,8 +50,7 @@ impl Mode {
                 xtp::Service::UnackMulticast => "unacknowledged multicast",
                 xtp::Service::Multicast => "reliable multicast",
             },
-            Self::Stream { ethernet: false } => "stream",
-            Self::Stream { ethernet: true } => "stream over Ethernet",
+            Self::Stream => "stream",
             Self::Blocks { reliable: true, group: false } => "reliable",
             Self::Blocks { reliable: false, group: false } => "raw",
             Self::Blocks { reliable: true, group: true } => "reliable, to a group",

@@ -6,8 +6,6 @@ use super::*;
 const FRAMING: u32 = 8;
 /// A FIRST with the addresses of IPv6, and a byte.
 const LEAST: usize = 120;
-/// What an Ethernet frame carries of QMP's packet.
-const ETHERNET: usize = 1500;
 
 pub(super) fn probe(service: &Service, path: &Path) -> Offer {
     let engine = cost::QMP;
@@ -22,18 +20,9 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
     verdict.must(!service.in_place, || {
         "copies bytes out of its stream: only the native interface passes the buffers themselves".to_owned()
     });
-    let wants_frames = path.ethernet && path.class == PathClass::Cluster;
-    let ethernet = wants_frames && service.checksum == Checksum::None;
-    let shipment = if ethernet {
-        let payload = ETHERNET as f64 - engine.header;
-        verdict.note("Ethernet frames: 28 bytes fewer of headers in each");
-        Shipment { below: 0.0, ..reliable(service, path, &engine, payload, 1.0) }
-    } else {
-        if wants_frames {
-            verdict.note("UDP, because a checksum is wanted; Ethernet has only the link's");
-        }
-        shipment(service, path, &engine)
-    };
+    if path.ethernet && path.class == PathClass::Cluster {
+        verdict.note("UDP: Ethernet frames are sent by the native interface");
+    }
     datagrams(&mut verdict, path, LEAST);
     verdict.note(if is_stream {
         "a stream of bytes each way".to_owned()
@@ -41,7 +30,8 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
         format!("a stream: each message has its length before it, {FRAMING} bytes")
     });
     more_reliable(&mut verdict, service);
-    verdict.offer(Method::Qmp, Mode::Stream { ethernet }, &engine, &shipment)
+    let shipment = shipment(service, path, &engine);
+    verdict.offer(Method::Qmp, Mode::Stream, &engine, &shipment)
 }
 
 #[cfg(test)]
@@ -50,13 +40,16 @@ mod tests {
     use crate::service::{Selection, choose};
 
     #[test]
-    fn it_is_what_streams_take_in_a_cluster_whose_link_it_may_use() {
+    fn it_carries_the_streams_of_a_cluster_over_udp() {
         let path = Path { ethernet: true, rate: Some(100_000_000), ..Path::of_class(PathClass::Cluster) };
         let service = "pattern=stream size=1MiB checksum=none direction=duplex".parse().unwrap();
-        let choice = choose(&service, &path, &Selection::default()).unwrap();
-        assert_eq!((choice.offer.method, choice.offer.mode), (Method::Qmp, Mode::Stream { ethernet: true }));
-        let over_udp = Method::Qmp.probe(&"pattern=stream".parse().unwrap(), &path);
-        assert_eq!((over_udp.fits, over_udp.mode), (true, Mode::Stream { ethernet: false }));
+        let alone = Selection { forced: Some(Method::Qmp), ..Selection::default() };
+        let choice = choose(&service, &path, &alone).unwrap();
+        assert_eq!((choice.offer.method, choice.offer.mode), (Method::Qmp, Mode::Stream));
+        assert!(
+            choice.offer.why.iter().any(|why| why.contains("UDP")),
+            "what explain says is what happens: {choice:?}"
+        );
         let internet = Path::of_class(PathClass::Internet);
         assert!(Method::Qmp.probe(&service, &internet).why[0].contains("clusters"));
         for text in

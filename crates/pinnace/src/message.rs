@@ -175,6 +175,10 @@ impl Message {
 
     /// As [`Message::from_raw`], of memory that lives as long as `owner`: the message drops it at its own end.
     ///
+    /// Of a message that was sent that is when it has arrived, in whichever thread finds that out, and with the lock of the
+    /// connection held: dropping it must not wait, nor call anything of this library. One that has more to do hands it to a
+    /// thread of its own, through a channel, say.
+    ///
     /// # Safety
     /// The memory must be valid for reading and writing, from any thread, until `owner` is dropped, and nobody else may
     /// use it before the message is dropped.

@@ -128,7 +128,7 @@ pub unsafe extern "C" fn pinnace_endpoint_listen(
 
 /// Connects to whoever listens at `peer`: "host:port", or a URI, "pinnace://host:port?loss=5%&run=4KiB", whose service counts
 /// if it has one; `service`, as in pinnace_service_text, counts otherwise. Both ends agree on the cheapest method that
-/// meets the service. Waits until the peer has answered, at most some 7 seconds for each address of the host.
+/// meets the service. Waits for 7 seconds at most for each address, and for 17 for each method that does not get through.
 ///
 /// Returns NULL if the service, the URI or the address is not understood, has another scheme, no port or port 0 (EINVAL), if
 /// the host has no address (EADDRNOTAVAIL), if no method can meet the service here (ENOTSUP), if nobody answers (ETIMEDOUT), or

@@ -129,8 +129,8 @@ class Connection:
         if loop is not self._loop:
             self._reactor = _reactor(loop)
             self._loop = loop
-            # What is about to run in the loop, if it tells.
-            self._ready = getattr(loop, "_ready", ())
+            # What is about to run in the loop; of one that does not tell it is taken to be something.
+            self._ready = getattr(loop, "_ready", (None,))
         return self._reactor  # type: ignore[return-value]
 
     async def send(self, buffer: BufferLike, **overrides: Unpack[Overrides]) -> Delivery:

@@ -148,6 +148,44 @@ fn it_ends_when_nobody_reads_it() {
     }
 }
 
+/// However it ends.
+#[test]
+fn the_terminal_is_as_it_was_when_it_has_ended() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::termios::{LocalModes, tcgetattr};
+    let folder = tempfile::tempdir().unwrap();
+    for (key, code) in [(None, 130), (Some(b"q"), 0), (Some(b"\x03"), 130), (Some(b"\x1b"), 0)] {
+        let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&near).and_then(|()| unlockpt(&near)).unwrap();
+        let name = ptsname(&near, Vec::new()).unwrap().into_string().unwrap();
+        // A terminal of its own, as Ctrl-C is for those whose it is.
+        let script = "exec \"$@\" < \"$0\" > \"$0\"";
+        let mut top = std::process::Command::new("setsid");
+        top.args(["sh", "-c", script, &name, env!("CARGO_BIN_EXE_pinnace"), "top"]);
+        let far = std::fs::File::options().read(true).write(true).open(&name).unwrap();
+        let modes = || tcgetattr(&far).unwrap();
+        let before = modes();
+        let mut top = Killed(
+            top.env("PINNACE_COUNTERS", folder.path()).stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(),
+        );
+        let (mut screen, mut near) = (std::fs::File::from(near.try_clone().unwrap()), std::fs::File::from(near));
+        std::thread::spawn(move || std::io::copy(&mut screen, &mut std::io::sink()));
+        wait_until("keys are read one by one", || !modes().local_modes.contains(LocalModes::ICANON));
+        match key {
+            Some(key) => std::io::Write::write_all(&mut near, key).unwrap(),
+            None => {
+                let pid = rustix::process::Pid::from_child(&top.0);
+                rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+            }
+        }
+        wait_until("it has ended", || top.0.try_wait().unwrap().is_some());
+        assert_eq!(top.0.wait().unwrap().code(), Some(code), "{key:?}");
+        let after = modes();
+        let both = [&before, &after].map(|modes| (modes.local_modes, modes.input_modes, modes.control_modes));
+        assert_eq!(both[0], both[1], "{key:?}");
+    }
+}
+
 #[test]
 fn what_lies_beside_the_files_is_harmless() {
     let folder = tempfile::tempdir().unwrap();

@@ -150,7 +150,7 @@ fn pause(time: Duration) -> Result<bool, Error> {
 
 /// Draws in place until somebody has seen enough.
 fn live(args: &Args, mut before: Snapshot) -> Result<(), Error> {
-    let screen = Screen::new();
+    let mut screen = Screen::new();
     let (mut order, mut after) = (args.sort, args.look());
     loop {
         screen.draw(&args.table(&before, &after, order).text(Some(screen.size())));

@@ -1,11 +1,17 @@
 //! The terminal: a table in place, and keys.
 //!
-//! Always true: however the command ends in good order, the cursor is there again and the table stays to be read.
+//! Always true: however the command ends in good order, the cursor is there again, the terminal is as it was, and the table
+//! stays to be read.
 
 use super::table::Order;
 use console::{Term, truncate_str};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Instant;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+use std::fs::File;
+use std::io::IsTerminal;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 /// What somebody has pressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,42 +23,90 @@ pub(super) enum Key {
 }
 
 impl Key {
-    fn of(key: &console::Key) -> Option<Self> {
-        use console::Key::{Char, CtrlC, Escape};
-        match key {
-            Char('q' | 'Q') | Escape | CtrlC => Some(Self::Quit),
-            Char(' ') => Some(Self::Look),
-            Char('r') => Some(Self::Sort(Order::Rate)),
-            Char('s') => Some(Self::Sort(Order::Service)),
-            Char('p') => Some(Self::Sort(Order::Process)),
-            Char('c') => Some(Self::Sort(Order::Protocol)),
-            Char('l') => Some(Self::Sort(Order::Loss)),
-            Char('t') => Some(Self::Sort(Order::Time)),
+    /// What a read of the keyboard gave: of more than one key the first that means something. Keys like the arrows come as
+    /// several bytes, the first of which is Escape's.
+    fn of(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            b"\x1b" => Some(Self::Quit),
+            [b'\x1b', ..] => None,
+            _ => bytes.iter().find_map(|byte| Self::of_byte(*byte)),
+        }
+    }
+
+    fn of_byte(byte: u8) -> Option<Self> {
+        match byte {
+            b'q' | b'Q' => Some(Self::Quit),
+            b' ' => Some(Self::Look),
+            b'r' => Some(Self::Sort(Order::Rate)),
+            b's' => Some(Self::Sort(Order::Service)),
+            b'p' => Some(Self::Sort(Order::Process)),
+            b'c' => Some(Self::Sort(Order::Protocol)),
+            b'l' => Some(Self::Sort(Order::Loss)),
+            b't' => Some(Self::Sort(Order::Time)),
             _ => None,
         }
     }
 }
 
+/// The terminal's keys, each as it is pressed; dropped, the terminal is as it was.
+struct Keyboard {
+    terminal: OwnedFd,
+    before: Termios,
+}
+
+impl Keyboard {
+    /// Nothing without a terminal to read from.
+    fn new() -> Option<Self> {
+        let stdin = std::io::stdin();
+        let terminal = if stdin.is_terminal() {
+            stdin.as_fd().try_clone_to_owned().ok()?
+        } else {
+            File::open("/dev/tty").ok()?.into()
+        };
+        let before = tcgetattr(&terminal).ok()?;
+        let mut keys = before.clone();
+        keys.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
+        // Ctrl-C is heard as ever. Whoever stopped the process, or had it write a core, would keep this terminal.
+        for code in [SpecialCodeIndex::VSUSP, SpecialCodeIndex::VQUIT] {
+            keys.special_codes[code] = 0;
+        }
+        keys.special_codes[SpecialCodeIndex::VMIN] = 1;
+        keys.special_codes[SpecialCodeIndex::VTIME] = 0;
+        tcsetattr(&terminal, OptionalActions::Now, &keys).ok()?;
+        Some(Self { terminal, before })
+    }
+
+    /// What is pressed until then; fails if nobody can press anything any more.
+    fn read(&self, rest: Duration) -> Result<Option<Key>, Errno> {
+        let mut ready = [PollFd::new(&self.terminal, PollFlags::IN)];
+        let timeout = Timespec::try_from(rest).unwrap_or_default();
+        if poll(&mut ready, Some(&timeout))? == 0 {
+            return Ok(None);
+        }
+        let mut bytes = [0; 64];
+        match rustix::io::read(&self.terminal, &mut bytes)? {
+            0 => Err(Errno::IO),
+            read => Ok(Key::of(&bytes[..read])),
+        }
+    }
+}
+
+impl Drop for Keyboard {
+    fn drop(&mut self) {
+        let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.before);
+    }
+}
+
 pub(super) struct Screen {
     term: Term,
-    keys: Receiver<Key>,
+    keyboard: Option<Keyboard>,
 }
 
 impl Screen {
     pub(super) fn new() -> Self {
         let term = Term::stdout();
         let _ = term.hide_cursor();
-        let (press, keys) = channel();
-        let keyboard = Term::stdout();
-        std::thread::spawn(move || {
-            while let Ok(key) = keyboard.read_key() {
-                let known = Key::of(&key);
-                if known.is_some_and(|key| press.send(key).is_err()) {
-                    return;
-                }
-            }
-        });
-        Self { term, keys }
+        Self { term, keyboard: Keyboard::new() }
     }
 
     /// Lines and columns.
@@ -72,14 +126,16 @@ impl Screen {
     }
 
     /// The next key until then.
-    pub(super) fn key(&self, until: Instant) -> Option<Key> {
+    pub(super) fn key(&mut self, until: Instant) -> Option<Key> {
         let rest = until.saturating_duration_since(Instant::now());
-        match self.keys.recv_timeout(rest) {
-            Ok(key) => Some(key),
-            Err(RecvTimeoutError::Timeout) => None,
-            // There is no keyboard.
-            Err(RecvTimeoutError::Disconnected) => {
-                std::thread::sleep(rest);
+        match self.keyboard.as_ref().map(|keyboard| keyboard.read(rest)) {
+            Some(Ok(key)) => key,
+            // A signal, which whoever waits asks for.
+            Some(Err(Errno::INTR)) => None,
+            _ => {
+                // There is no keyboard, or not any more.
+                self.keyboard = None;
+                std::thread::sleep(until.saturating_duration_since(Instant::now()));
                 None
             }
         }

@@ -115,8 +115,24 @@ fn all_end(processes: &[String], why: &str) {
 /// What is counted adds up.
 fn conserved(direction: &Value) {
     let count = |name: &str| direction[name].as_u64().unwrap_or_else(|| panic!("{name}: {direction}"));
-    let gone = count("packets_lost") + count("packets_dropped");
+    let gone = count("packets_lost") + count("packets_dropped") + count("packets_under_way");
     assert_eq!(count("packets"), count("packets_delivered") + gone, "{direction}");
+}
+
+#[test]
+fn what_is_still_under_way_is_not_delivered() {
+    if !able() {
+        return;
+    }
+    let link = Link::new(&["--rate", "10mbit", "--rtt", "20s"]);
+    let near = link.at(0, || UdpSocket::bind(NEAR).unwrap()).join().unwrap();
+    (0..5).for_each(|_| assert_eq!(near.send_to(&[1; 1000], FAR).unwrap(), 1000));
+    // It looks every 50 us.
+    sleep(Duration::from_millis(500));
+    let data = &link.end()["near_to_far"];
+    conserved(data);
+    assert!(data["packets_under_way"].as_u64().unwrap() >= 5, "{data}");
+    assert_eq!((&data["packets_delivered"], &data["bytes_delivered"]), (&0.into(), &0.into()), "{data}");
 }
 
 #[test]

@@ -103,7 +103,8 @@ fn under_way(direction: &NetworkConfig, time: Duration) -> u64 {
     (rate(direction) as f64 / 8.0 * time.as_secs_f64()) as u64
 }
 
-fn queue_bytes(direction: &NetworkConfig) -> u64 {
+/// Bytes of the queue before the line; of one without an end, what it holds in fact.
+pub(super) fn queue_bytes(direction: &NetworkConfig) -> u64 {
     match (direction.rate, direction.queue_bytes()) {
         (_, Some(bytes)) => bytes,
         (Some(_), None) => under_way(direction, ENDLESS_QUEUE),

@@ -45,6 +45,8 @@ pub(crate) struct Work {
     /// What became of the packets.
     #[serde(flatten)]
     pub(crate) counters: Counters,
+    /// Packets that were inside the link at the end.
+    pub(crate) packets_under_way: u64,
     /// Packets, or large packets of the kernel, that the device dropped before the link; nothing if that is not known.
     pub(crate) packets_overrun: Option<u64>,
     /// Packets that the kernel did not take back.
@@ -124,9 +126,27 @@ impl Direction {
         })
     }
 
-    /// What it did so far.
+    /// What it did, at the end: what has not come out by now does not.
     pub(super) fn work(&self) -> Work {
-        Work { counters: self.link.counters(), ..self.work }
+        let mut work = Work { counters: self.link.counters(), ..self.work };
+        for packet in self.line.iter() {
+            work.packets_under_way += 1;
+            work.counters.packets_delivered -= 1;
+            work.counters.bytes_delivered -= self.bytes_of(packet);
+        }
+        work
+    }
+
+    /// Bytes of a packet under way, headers of IP counted.
+    fn bytes_of(&self, packet: &Packet) -> u64 {
+        self.train(packet.train).map_or(0, |train| {
+            let payload = train.cut.range(packet.index).len() as u64;
+            u64::from(train.cut.headers) + payload
+        })
+    }
+
+    fn train(&self, number: u64) -> Option<&Train> {
+        number.checked_sub(self.first).and_then(|index| self.trains.get(index as usize))
     }
 
     /// When the next packet is due.
@@ -155,7 +175,7 @@ impl Direction {
             self.work.reads += 1;
             match place {
                 Some(low) => self.enter(clock(), low, length),
-                None => self.drop_all(clock(), length),
+                None => self.drop_all(length),
             }
         }
         Ok(Found::More)
@@ -203,14 +223,12 @@ impl Direction {
     }
 
     /// There is no memory: everything counts as dropped by the queue.
-    fn drop_all(&mut self, now: Time, length: usize) {
+    fn drop_all(&mut self, length: usize) {
         let Some((prefix, packet)) = self.scratch[..length].split_first_chunk::<PREFIX>() else { return };
         let cut = Cut::new(prefix, packet);
         for index in 0..cut.count() {
             let bytes = u32::from(cut.headers) + cut.range(index).len() as u32;
-            if let Fate::Crosses { held, .. } = self.link.offer(now, bytes) {
-                self.link.overrun(bytes, held);
-            }
+            self.link.refuse(bytes);
         }
     }
 
@@ -219,14 +237,14 @@ impl Direction {
         let mut any = false;
         while let Some((at, packet)) = self.line.pop_if(now, |_| true) {
             any = true;
-            let late = now.since(at);
+            // The first has waited longest, and each has a time of its own.
+            self.work.late_max_us = self.work.late_max_us.max(now.since(at).as_micros() as u64);
+            self.work.packets_late += u64::from(now.since(at) > LATE);
             let mut run = packet.index..packet.index + 1;
-            while self.line.pop_if(now, |next| next.train == packet.train && next.index == run.end).is_some() {
+            let of_run = |end: u32| move |next: &Packet| next.train == packet.train && next.index == end;
+            while let Some((at, _)) = self.line.pop_if(now, of_run(run.end)) {
+                self.work.packets_late += u64::from(now.since(at) > LATE);
                 run.end += 1;
-            }
-            self.work.late_max_us = self.work.late_max_us.max(late.as_micros() as u64);
-            if late > LATE {
-                self.work.packets_late += run.len() as u64;
             }
             self.write_run(packet, &run);
             self.leave(packet.train, run.len() as u32);
@@ -235,8 +253,7 @@ impl Direction {
     }
 
     fn write_run(&mut self, packet: Packet, run: &Range<u32>) {
-        let train = packet.train.checked_sub(self.first).and_then(|index| self.trains.get(index as usize));
-        let Some(&Train { cut, low, .. }) = train else { return };
+        let Some(&Train { cut, low, .. }) = self.train(packet.train) else { return };
         let bytes = cut.range(run.end - 1).end - cut.range(run.start).start;
         let (base, at) = (self.offset(low), self.offset(packet.at));
         let written = if cut.headers == 0 {

@@ -8,6 +8,7 @@
 //! time more bits leave the line than its rate allows; whether the packet of some number is lost, and how long it is held,
 //! follows from the seed and that number alone.
 
+use super::config::queue_bytes;
 use pinnace_core::{Random, Time};
 use pinnace_sim::NetworkConfig;
 use serde::Serialize;
@@ -39,7 +40,7 @@ pub(crate) struct Counters {
     pub(crate) packets: u64,
     /// Bytes of them, headers of IP counted.
     pub(crate) bytes: u64,
-    /// Packets that crossed.
+    /// Packets that cross, or have crossed.
     pub(crate) packets_delivered: u64,
     /// Bytes of them.
     pub(crate) bytes_delivered: u64,
@@ -73,7 +74,7 @@ impl Link {
     pub(crate) fn new(config: &NetworkConfig, seed: u64) -> Self {
         let mut random = Random::from_seed(seed);
         Self {
-            queue_bytes: config.queue_bytes().unwrap_or(u64::MAX),
+            queue_bytes: queue_bytes(config),
             config: config.clone(),
             free: 0,
             last: Time::ZERO,
@@ -93,14 +94,7 @@ impl Link {
 
     /// A packet of so many bytes enters. Times must not go back.
     pub(crate) fn offer(&mut self, now: Time, bytes: u32) -> Fate {
-        self.counters.packets += 1;
-        self.counters.bytes += u64::from(bytes);
-        // Drawn for every packet, whatever becomes of it, so that the numbers stay in step with the packets.
-        let (lost, jitter, held) = (self.is_lost(), self.jitter(), self.is_held());
-        if lost {
-            self.counters.packets_lost += 1;
-            return Fate::Lost;
-        }
+        let Some((jitter, held)) = self.enters(bytes) else { return Fate::Lost };
         let Some(left) = self.cross_line(now, bytes) else {
             self.counters.packets_dropped += 1;
             return Fate::Dropped;
@@ -112,12 +106,21 @@ impl Link {
         Fate::Crosses { at: if held { self.last + self.config.reorder_by } else { self.last }, held }
     }
 
-    /// Takes a packet back that [`Link::offer`] let cross, because there was no memory for it.
-    pub(crate) fn overrun(&mut self, bytes: u32, held: bool) {
-        self.counters.packets_delivered -= 1;
-        self.counters.bytes_delivered -= u64::from(bytes);
-        self.counters.packets_held -= u64::from(held);
-        self.counters.packets_dropped += 1;
+    /// The same of a packet for which there is no memory: if it is not lost it is dropped, and takes no time on the line.
+    pub(crate) fn refuse(&mut self, bytes: u32) {
+        if self.enters(bytes).is_some() {
+            self.counters.packets_dropped += 1;
+        }
+    }
+
+    /// Counts a packet, and draws its jitter and whether it is held back; nothing if it is lost.
+    fn enters(&mut self, bytes: u32) -> Option<(Duration, bool)> {
+        self.counters.packets += 1;
+        self.counters.bytes += u64::from(bytes);
+        // Drawn for every packet, whatever becomes of it, so that the numbers stay in step with the packets.
+        let (lost, jitter, held) = (self.is_lost(), self.jitter(), self.is_held());
+        self.counters.packets_lost += u64::from(lost);
+        (!lost).then_some((jitter, held))
     }
 
     fn is_lost(&mut self) -> bool {
@@ -171,6 +174,11 @@ impl<T> Line<T> {
     /// A packet that [`Fate::Crosses`].
     pub(crate) fn push(&mut self, at: Time, held: bool, packet: T) {
         if held { self.held.push_back((at, packet)) } else { self.ordered.push_back((at, packet)) }
+    }
+
+    /// All that has not come out yet.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.ordered.iter().chain(&self.held).map(|(_, packet)| packet)
     }
 
     /// When the next one arrives.
@@ -316,10 +324,20 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_without_memory_counts_as_dropped() {
-        let mut link = link("delay=1ms,reorder=100%");
-        let Fate::Crosses { held, .. } = link.offer(Time::ZERO, 100) else { panic!("nothing is lost here") };
-        link.overrun(100, held);
+    fn a_packet_without_memory_counts_as_dropped_and_takes_no_time() {
+        let mut link = link("rate=12mbit,delay=1ms,reorder=100%");
+        link.refuse(100);
         assert_eq!(link.counters(), Counters { packets: 1, bytes: 100, packets_dropped: 1, ..Counters::default() });
+        (0..1000).for_each(|_| link.refuse(1500));
+        let Fate::Crosses { at, held: true } = link.offer(Time::ZERO, 1500) else { panic!("the line is free") };
+        assert_eq!(at.since(Time::ZERO), Duration::from_millis(2) + link.config.reorder_by);
+    }
+
+    #[test]
+    fn a_queue_without_an_end_is_two_seconds_long() {
+        let mut link = link("rate=12mbit,queue=none");
+        let crossed = (0..5000).filter(|_| matches!(link.offer(Time::ZERO, 1500), Fate::Crosses { .. })).count();
+        // A packet takes 1 ms.
+        assert_eq!((crossed, link.counters().packets_dropped), (2000, 3000));
     }
 }

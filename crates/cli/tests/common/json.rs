@@ -183,14 +183,14 @@ pub(crate) const OBJECTS: &[(&[&str], &str, &str)] = &[
     (
         &["wan"],
         "done.near_to_far",
-        "packets bytes packets_delivered bytes_delivered packets_lost packets_dropped packets_held packets_overrun \
-         packets_refused packets_late late_max_us reads writes",
+        "packets bytes packets_delivered bytes_delivered packets_lost packets_dropped packets_held packets_under_way \
+         packets_overrun packets_refused packets_late late_max_us reads writes",
     ),
     (
         &["wan"],
         "done.far_to_near",
-        "packets bytes packets_delivered bytes_delivered packets_lost packets_dropped packets_held packets_overrun \
-         packets_refused packets_late late_max_us reads writes",
+        "packets bytes packets_delivered bytes_delivered packets_lost packets_dropped packets_held packets_under_way \
+         packets_overrun packets_refused packets_late late_max_us reads writes",
     ),
     (&["daemon"], "serving", "socket pid pool_bytes block_bytes"),
     (

@@ -217,14 +217,22 @@ impl Medium {
     /// The next piece; nothing at the end.
     pub(crate) fn next(&mut self) -> io::Result<Option<Piece>> {
         let due = self.pace.after(self.units);
-        let mut data = self.read()?;
-        if data.is_empty()
-            && let Some((file, from)) = &self.again
-        {
+        let mut data = Vec::with_capacity(self.description.piece_bytes);
+        let mut begins_again = false;
+        loop {
+            let before = data.len();
+            self.read(&mut data)?;
+            // A short piece goes on with the beginning, or it would have the time of a whole one. Pictures are whole.
+            let is_picture = self.description.format == Format::Y4m && !data.is_empty();
+            let is_over = begins_again && data.len() == before;
+            let Some((file, from)) = &self.again else { break };
+            if is_picture || is_over || data.len() >= self.description.piece_bytes {
+                break;
+            }
             let mut file = file.try_clone()?;
             file.seek(SeekFrom::Start(*from))?;
             self.from = Box::new(BufReader::new(file));
-            data = self.read()?;
+            begins_again = true;
         }
         if data.is_empty() {
             return Ok(None);
@@ -233,18 +241,19 @@ impl Medium {
         Ok(Some(Piece { due, data }))
     }
 
-    fn read(&mut self) -> io::Result<Vec<u8>> {
-        let mut data = Vec::with_capacity(self.description.piece_bytes);
+    /// Adds what comes next, up to a whole piece.
+    fn read(&mut self, data: &mut Vec<u8>) -> io::Result<()> {
+        let most = self.pace.piece_bytes().saturating_sub(data.len() as u64);
         if self.description.format == Format::Y4m {
-            let Some(line) = y4m::line(&mut self.from)? else { return Ok(data) };
+            let Some(line) = y4m::line(&mut self.from)? else { return Ok(()) };
             if !line.is_ascii() || !line.starts_with("FRAME") {
                 return Err(y4m::wrong("a line FRAME is missing between two pictures"));
             }
             data.extend_from_slice(line.as_bytes());
             data.push(b'\n');
         }
-        (&mut self.from).take(self.pace.piece_bytes()).read_to_end(&mut data)?;
-        Ok(data)
+        (&mut self.from).take(most).read_to_end(data)?;
+        Ok(())
     }
 }
 
@@ -386,6 +395,22 @@ mod tests {
         for wrong in ["YUV4MPEG2 W2 H2 Cmono\n", "YUV4MPEG2 F25:1\n", "YUV4MPEG2 W9999 H9999 F25:1 C444p16\n"] {
             assert!(Medium::open(file(wrong.as_bytes()).path(), None, false).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_begins_again_keeps_its_rate() {
+        let bytes: Vec<u8> = (0..5001).map(|n| n as u8).collect();
+        let file = file(&bytes);
+        let mut medium = Medium::open(file.path(), Some(800_000), true).unwrap();
+        let found = pieces(&mut medium, 9);
+        assert!(found.iter().all(|piece| piece.data.len() == 2000));
+        assert_eq!(found[8].due, Duration::from_millis(160));
+        let sent = found.iter().flat_map(|piece| piece.data.clone());
+        assert!(sent.eq(bytes.iter().copied().cycle().take(9 * 2000)));
+        // Shorter than one piece.
+        std::fs::write(file.path(), &bytes[..700]).unwrap();
+        let piece = Medium::open(file.path(), Some(800_000), true).unwrap().next().unwrap().unwrap();
+        assert!(piece.data.into_iter().eq(bytes[..700].iter().copied().cycle().take(2000)));
     }
 
     #[test]

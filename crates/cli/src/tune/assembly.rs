@@ -57,6 +57,8 @@ pub(crate) struct Assembly<W> {
     pub(crate) blocks_lost: u64,
     /// Bytes of the output that were lost, and are zeros.
     pub(crate) holes: Vec<Range<u64>>,
+    /// Holes for which there was no room there.
+    pub(crate) holes_left_out: u64,
     /// Streams that have begun.
     pub(crate) streams: u64,
     /// Bytes of the medium that passed before we tuned in.
@@ -74,6 +76,7 @@ impl<W: Write> Assembly<W> {
             blocks: 0,
             blocks_lost: 0,
             holes: Vec::new(),
+            holes_left_out: 0,
             streams: 0,
             missed: 0,
         }
@@ -162,8 +165,9 @@ impl<W: Write> Assembly<W> {
         let has_room = self.holes.len() < MOST_LOST;
         match self.holes.last_mut() {
             Some(last) if last.end == hole.start => last.end = hole.end,
-            _ if has_room && !hole.is_empty() => self.holes.push(hole.clone()),
-            _ => {}
+            _ if hole.is_empty() => {}
+            _ if has_room => self.holes.push(hole.clone()),
+            _ => self.holes_left_out += 1,
         }
         Ok(Some(Lost { blocks, bytes: hole }))
     }
@@ -230,6 +234,16 @@ mod tests {
         assert_eq!(lost(&took), Some((4..5, 13..15)));
         assert_eq!((assembly.blocks_lost, assembly.holes.clone()), (3, vec![2..5, 8..11, 13..15]));
         assert_eq!(out, b"RI\0\0\0def\0\0\0jk\0\0");
+    }
+
+    #[test]
+    fn holes_that_are_not_remembered_are_counted() {
+        let mut assembly = Assembly::new(io::sink());
+        assembly.take(&head(7, 0, b"RI")).unwrap();
+        for number in 0..MOST_LOST as u64 + 10 {
+            assembly.take(&data(7, 2 * number + 1, b"abc")).unwrap();
+        }
+        assert_eq!((assembly.holes.len(), assembly.holes_left_out), (MOST_LOST, 10));
     }
 
     #[test]

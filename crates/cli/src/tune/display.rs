@@ -272,6 +272,9 @@ impl Display {
         for [from, to] in &holes {
             text.push_str(&format!("\nhole {from}..{to}"));
         }
+        if assembly.holes_left_out > 0 {
+            text.push_str(&format!("\nand {} that were not noted", count_of(assembly.holes_left_out, "more hole")));
+        }
         let evenness = self.jitter.evenness();
         let Evenness { jitter_ms, jitter_p99_ms, late_p99_ms, late_max_ms } = evenness;
         let done = json!({
@@ -280,6 +283,7 @@ impl Display {
             "bytes": bytes,
             "sha256": sha256,
             "holes": holes,
+            "holes_left_out": assembly.holes_left_out,
             "blocks": assembly.blocks,
             "blocks_lost": assembly.blocks_lost,
             "streams": assembly.streams,

@@ -118,7 +118,7 @@ pub(crate) const OBJECTS: &[(&[&str], &str, &str)] = &[
     (
         &["tune"],
         "done",
-        "seconds bytes sha256 holes blocks blocks_lost streams bytes_missed jitter_ms jitter_p99_ms late_p99_ms late_max_ms \
+        "seconds bytes sha256 holes holes_left_out blocks blocks_lost streams bytes_missed jitter_ms jitter_p99_ms late_p99_ms late_max_ms \
          qos_changes",
     ),
     (

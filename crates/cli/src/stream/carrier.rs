@@ -145,7 +145,7 @@ impl Outgoing {
     pub(super) fn check(&mut self) -> Result<(), Error> {
         match self {
             Self::Vrp(vrp) => vrp.check(),
-            Self::Tcp(_) => Ok(()),
+            Self::Tcp(tcp) => tcp.check_end(),
         }
     }
 

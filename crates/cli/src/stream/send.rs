@@ -337,38 +337,50 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     result
 }
 
-/// When a frame is due, after so many before it. Periods that are whole nanoseconds would not add up to the rate: the thirtieth
-/// of 30 a second would end before the second does.
-fn due_after(frames: u64, fps: f64) -> Duration {
-    Duration::from_secs_f64(frames as f64 / fps)
+/// When frames are due: at their rate since a moment, after so many. Periods that are whole nanoseconds would not add up to the
+/// rate: the thirtieth of 30 a second would end before the second does.
+struct Beat {
+    fps: f64,
+    since: Duration,
+    frames: u64,
+}
+
+impl Beat {
+    /// When the next one is due.
+    fn due(&self) -> Duration {
+        self.since + Duration::from_secs_f64(self.frames as f64 / self.fps)
+    }
+
+    /// The frame that is due was waited for; whether for too long. If it was not, what is late is made up for: it was we who woke
+    /// up late, or had no room.
+    fn waited(&mut self, time: Duration) -> bool {
+        let is_late = time.as_secs_f64() * self.fps > 1.0;
+        if is_late {
+            // The camera was slow: its rate counts from now on, and nothing is made up for.
+            *self = Self { since: self.due() + time, frames: 0, ..*self };
+        }
+        is_late
+    }
 }
 
 impl Stream<'_> {
     /// Sends the frames as they are due, and waits for the last ones.
     fn send_all(&mut self) -> Result<(), Error> {
-        let period = Duration::from_secs_f64(1.0 / self.args.fps);
-        // Since when frames were due at their rate, and how many were.
-        let (mut since, mut frames) = (Duration::ZERO, 0);
+        let mut beat = Beat { fps: self.args.fps, since: Duration::ZERO, frames: 0 };
         // However long the source takes to begin: the first frame is due when it is there.
         let mut next = self.next_frame()?;
         self.begun = Instant::now();
-        let mut due = Duration::ZERO;
         while self.args.count.is_none_or(|count| self.ending.offered < count)
-            && self.args.duration.is_none_or(|duration| due < duration)
+            && self.args.duration.is_none_or(|duration| beat.due() < duration)
         {
-            self.land_until(self.begun + due)?;
+            self.land_until(self.begun + beat.due())?;
+            let asked = Instant::now();
             let frame = if next.is_some() { next.take() } else { self.next_frame()? };
             let Some(frame) = frame else { break };
-            let late = self.begun.elapsed().saturating_sub(due);
-            if late > period {
-                // The camera was slow: its rate counts from now on, and nothing is made up for.
-                self.source_late += 1;
-                (since, frames) = (due + late, 0);
-            }
+            self.source_late += u64::from(beat.waited(asked.elapsed()));
             self.offer(frame)?;
-            frames += 1;
-            due = since + due_after(frames, self.args.fps);
-            self.lasted = due;
+            beat.frames += 1;
+            self.lasted = beat.due();
         }
         while self.outgoing.in_flight() > 0 {
             self.land_until(Instant::now() + STEP)?;
@@ -572,9 +584,22 @@ mod tests {
             [(30.0, 1, 30), (29.97, 100, 2997), (24.0, 10, 240), (7.0, 3, 21), (1e5, 7, 700_000)]
         {
             let duration = Duration::from_secs(seconds);
-            let is_due = |frame| due_after(frame, fps) < duration;
+            let is_due = |frames| Beat { fps, since: Duration::ZERO, frames }.due() < duration;
             assert!(is_due(frames - 1) && !is_due(frames), "{fps}");
         }
+    }
+
+    #[test]
+    fn only_a_source_that_is_waited_for_is_late() {
+        let mut beat = Beat { fps: 100.0, since: Duration::ZERO, frames: 0 };
+        for _ in 0..50 {
+            assert!(!beat.waited(Duration::from_millis(9)));
+            beat.frames += 1;
+        }
+        assert_eq!(beat.due(), Duration::from_millis(500), "what is late without it is made up for");
+        assert!(beat.waited(Duration::from_millis(25)));
+        beat.frames += 1;
+        assert_eq!(beat.due(), Duration::from_millis(535));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 /// The largest frame taken in, in bytes.
@@ -129,6 +129,19 @@ impl Outgoing {
                 }
             }
         }
+    }
+
+    /// Fails if the receiver has ended while nothing is under way: nobody else would find out.
+    pub(super) fn check_end(&mut self) -> Result<(), Error> {
+        while self.under_way.is_empty() {
+            match self.ended.try_recv() {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return Err(self.gone(&error)),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return Err(self.gone(&io::ErrorKind::UnexpectedEof.into())),
+            }
+        }
+        Ok(())
     }
 
     /// Fails if the receiver has been silent for too long.
@@ -277,6 +290,27 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let open = listener.local_addr().unwrap();
         assert_eq!(reach("name:7", &[closed[0], open], None, TIMEOUT).unwrap().peer_addr().unwrap(), open);
+    }
+
+    #[test]
+    fn a_receiver_that_ends_while_nothing_is_under_way_is_gone() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap().to_string();
+        let mut outgoing = Outgoing::connect(&to, None, TIMEOUT).unwrap();
+        let (mut receiver, _) = listener.accept().unwrap();
+        outgoing.send(1, vec![0; 100]).unwrap();
+        outgoing.check_end().unwrap();
+        receiver.read_exact(&mut [0; 100]).unwrap();
+        receiver.write_all(&1_u64.to_be_bytes()).unwrap();
+        let landed = outgoing.landed(Instant::now() + TIMEOUT).unwrap().expect("it is there");
+        assert_eq!((landed.number, outgoing.in_flight()), (1, 0));
+        outgoing.check_end().unwrap();
+        drop(receiver);
+        let begun = Instant::now();
+        while outgoing.check_end().is_ok() {
+            assert!(begun.elapsed() < TIMEOUT, "it is not missed");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     #[test]

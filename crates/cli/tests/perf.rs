@@ -131,6 +131,25 @@ fn ping_measures_round_trips() {
 }
 
 #[test]
+fn turns_that_had_nothing_to_do_are_not_counted() {
+    let output = pinnace(&["ping", "--json", "--sizes", "16", "--count", "3", "--rounds", "5"]);
+    let objects = objects(&output);
+    let line = line(&objects, "zcrp", "tcp", 16);
+    assert_eq!((&line["count"], &line["rounds"]), (&3.into(), &3.into()), "{line}");
+}
+
+#[test]
+fn what_nobody_counts_is_null() {
+    let args = ["perf", "--json", "--protocol", "a1", "--mode", "raw", "--against", "udp,vrp", "--sizes", "16KiB"];
+    let output = pinnace(&[&args[..], &["--bytes", "4MiB", "--rounds", "1"]].concat());
+    let objects = objects(&output);
+    let raw = line(&objects, "a1", "udp", 16_384);
+    assert!(raw["loss"].is_f64() && raw["longest_run_packets"].is_null(), "{raw}");
+    assert!(line(&objects, "vrp", "a1", 16_384)["longest_run_packets"].is_u64());
+    assert_eq!(line(&objects, "udp", "a1", 16_384)["messages"], 256);
+}
+
+#[test]
 fn ping_reaches_a_peer_that_listens_and_says_what_is_missing_where_none_does() {
     use std::io::{BufRead, BufReader};
     let mut peer = Command::new(env!("CARGO_BIN_EXE_pinnace"))

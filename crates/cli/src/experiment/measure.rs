@@ -41,7 +41,7 @@ pub(super) struct Measured {
     /// Of the frames delivered: packets, those lost for good, and the most of those in a row.
     packets: u64,
     lost: u64,
-    longest_run: u32,
+    longest_run: Option<u32>,
     repeats: Option<Repeats>,
     /// Processor seconds per GB, at the sender and at the receiver.
     cpu_tx: f64,
@@ -137,9 +137,9 @@ impl Row {
         (packets > 0).then(|| lost as f64 / packets as f64)
     }
 
-    /// The most packets lost for good in a row.
+    /// The most packets lost for good in a row, where that is counted.
     pub(super) fn longest_run(&self) -> Option<u32> {
-        self.loss().and_then(|_| self.measured.iter().map(|one| one.longest_run).max())
+        self.loss().and_then(|_| self.measured.iter().filter_map(|one| one.longest_run).max())
     }
 
     /// What was sent again, over all rounds, if that is counted.
@@ -292,13 +292,15 @@ fn once(network: &Network, row: &mut Row, seconds: f64) -> Result<Measured, Trou
             continue;
         }
         let loss = receiver.loss.unwrap_or_default();
-        let gigabytes = count as f64 * row.job.size as f64 / 1e9;
+        // What was lost does not count.
+        let messages = receiver.delivered.unwrap_or(count);
+        let gigabytes = messages as f64 * row.job.size as f64 / 1e9;
         let placed = receiver.placement.filter(|placed| placed.bytes_received > 0);
         return Ok(Measured {
             round: 0,
-            mbit_s: count as f64 * row.job.size as f64 * 8.0 / 1e6 / receiver.seconds,
+            mbit_s: gigabytes * 8e3 / receiver.seconds,
             seconds: receiver.seconds,
-            messages: count,
+            messages,
             packets: loss.packets,
             lost: loss.lost,
             longest_run: loss.longest_run,
@@ -346,7 +348,7 @@ mod tests {
             messages: 1,
             packets: 100,
             lost: 3,
-            longest_run: round,
+            longest_run: Some(round),
             repeats: None,
             cpu_tx: 1.0,
             cpu_rx: 2.0,

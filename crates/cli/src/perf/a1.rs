@@ -39,6 +39,13 @@ impl Choice {
     }
 }
 
+impl Choice {
+    /// Bytes of a block (0: what the path carries) and of the window, where that is not said `in_flight`.
+    pub(super) fn datagrams(&self, in_flight: u64) -> (usize, u64) {
+        (self.block.unwrap_or(0) as usize, self.window.unwrap_or(in_flight))
+    }
+}
+
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mode, rate, burst, priority, block, window, checksum } = *self;
@@ -265,7 +272,7 @@ impl End for Receiver {
         if self.job.a1.is_lossy() {
             let came = self.raw(&connection)?.min(count);
             ran.delivered = Some(came);
-            ran.loss = Some(Loss { packets: count, lost: count - came, longest_run: 0 });
+            ran.loss = Some(Loss { packets: count, lost: count - came, longest_run: None });
         } else {
             self.reliable(count, &connection)?;
             self.connection = Some(connection);

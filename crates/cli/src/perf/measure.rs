@@ -4,6 +4,7 @@ use super::network::Network;
 use super::process::{Pair, Trouble, Worker};
 use super::protocol::{Job, Loss, Placement, Ran, Role};
 use super::{Args, Transport};
+use std::time::Duration;
 
 /// All measurements of one transport with one size and one load.
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub(super) struct Series {
     pub(super) load: u32,
     /// Messages a measurement, once that is known.
     count: Option<u64>,
+    /// Seconds a message took in the last run.
+    each: f64,
     pub(super) measured: Vec<Measured>,
     /// It does not work at all.
     pub(super) failed: bool,
@@ -39,7 +42,7 @@ pub(super) struct Measured {
 
 impl Series {
     pub(super) fn new(job: Job, load: u32) -> Self {
-        Self { job, load, count: None, measured: Vec::new(), failed: false }
+        Self { job, load, count: None, each: 0.0, measured: Vec::new(), failed: false }
     }
 
     /// Keeps a measurement, unless it was the round that warms up.
@@ -47,6 +50,14 @@ impl Series {
         if round > 0 {
             self.measured.push(Measured { round, ..measured.clone() });
         }
+    }
+
+    /// One run, for which as much time is given as the last one says it may take.
+    fn run(&mut self, pair: &mut Pair, count: u64) -> Result<(Ran, Ran), Trouble> {
+        pair.expect(expected(self.each, count));
+        let (receiver, sender) = pair.run(count)?;
+        self.each = receiver.seconds / count.max(1) as f64;
+        Ok((receiver, sender))
     }
 
     /// The middle one of what `of` picks.
@@ -82,6 +93,12 @@ pub(crate) fn span(of: impl Iterator<Item = f64>) -> (f64, f64) {
     of.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), one| (least.min(one), most.max(one)))
 }
 
+/// How long so many messages may take, if `each` is what one took: a few times as long, for a machine that gets busy, or a path
+/// at its worst.
+fn expected(each: f64, count: u64) -> Duration {
+    Duration::try_from_secs_f64(4.0 * each * count as f64).unwrap_or(Duration::MAX)
+}
+
 /// Measures once, and finds out before how many messages that takes if nobody knows.
 pub(super) fn once(network: &Network, args: &Args, series: &mut Series) -> Result<Measured, Trouble> {
     let counter = Job { role: Role::Counter, ..series.job.clone() };
@@ -89,12 +106,13 @@ pub(super) fn once(network: &Network, args: &Args, series: &mut Series) -> Resul
     let mut pair = Pair::start(network, &series.job, Role::Receiver, Role::Sender)?;
     let mut count = match series.count {
         Some(count) => {
-            pair.run(count.div_ceil(if args.wan.is_some() { 2 } else { 10 }))?;
+            series.run(&mut pair, count.div_ceil(if args.wan.is_some() { 2 } else { 10 }))?;
             count
         }
-        None => *series.count.insert(calibrate(&mut pair, args, &series.job)?),
+        None => calibrate(&mut pair, args, series)?,
     };
-    let (mut receiver, mut sender) = pair.run(count)?;
+    series.count = Some(count);
+    let (mut receiver, mut sender) = series.run(&mut pair, count)?;
     // With losses a connection may have been unlucky when it was tried, and be lucky now: too few messages say little.
     for _ in 0..3 {
         let enough = args.seconds() / 2.0;
@@ -103,24 +121,30 @@ pub(super) fn once(network: &Network, args: &Args, series: &mut Series) -> Resul
         }
         count = (count as f64 * (args.seconds() / receiver.seconds.max(1e-6)).min(8.0)).ceil() as u64;
         series.count = Some(count);
-        (receiver, sender) = pair.run(count)?;
+        (receiver, sender) = series.run(&mut pair, count)?;
     }
     drop(beside);
     Ok(measured(&series.job, count, &receiver, &sender))
 }
 
 /// The number of messages that take about as long as a measurement should.
-fn calibrate(pair: &mut Pair, args: &Args, job: &Job) -> Result<u64, Trouble> {
+fn calibrate(pair: &mut Pair, args: &Args, series: &mut Series) -> Result<u64, Trouble> {
+    let size = series.job.size as u64;
+    let mut count = ((1 << 20) / size).clamp(2, 64);
     if let Some(bytes) = args.bytes {
-        let count = (bytes.as_u64() / job.size as u64).max(2);
-        pair.run(count.div_ceil(10))?;
-        return Ok(count);
+        let all = (bytes.as_u64() / size).max(2);
+        // Not all at once: nobody knows yet how long it may take.
+        while count < all.div_ceil(10) {
+            series.run(pair, count)?;
+            count *= 8;
+        }
+        series.run(pair, all.div_ceil(10))?;
+        return Ok(all);
     }
     // Long enough that start and end do not count; at a distance a connection takes seconds to grow.
     let enough = args.seconds() / if args.wan.is_some() { 2.0 } else { 8.0 };
-    let mut count = ((1 << 20) / job.size as u64).clamp(2, 64);
     loop {
-        let seconds = pair.run(count)?.0.seconds.max(1e-6);
+        let seconds = series.run(pair, count)?.0.seconds.max(1e-6);
         if seconds >= enough {
             return Ok(((count as f64 * args.seconds() / seconds) as u64).max(2));
         }
@@ -152,7 +176,13 @@ fn measured(job: &Job, messages: u64, receiver: &Ran, sender: &Ran) -> Measured 
 
 #[cfg(test)]
 mod tests {
-    use super::median;
+    use super::{Duration, expected, median};
+
+    #[test]
+    fn long_runs_are_waited_for() {
+        assert_eq!(expected(0.5, 120), Duration::from_secs(240));
+        assert_eq!((expected(0.0, 1), expected(f64::MAX, 2)), (Duration::ZERO, Duration::MAX));
+    }
 
     #[test]
     fn the_median_is_the_middle() {

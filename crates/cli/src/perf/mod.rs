@@ -237,6 +237,10 @@ impl Args {
             Transport::Vrp => Job { contract: self.contract.clone(), packets: self.sending.packets(), ..job },
             Transport::A1 => Job { a1: self.sending.a1(), ..job },
             Transport::Service(_) => Job { service: self.words(), ..job },
+            // The ceiling of what is measured: the same datagrams.
+            Transport::Udp if self.protocol == Transport::A1 => {
+                Job { udp: Some(self.sending.a1().datagrams(self.in_flight().as_u64())), ..job }
+            }
             _ => job,
         }
     }
@@ -408,4 +412,20 @@ fn round_trips(count: u64, mut once: impl FnMut(u64) -> Result<Duration, Failure
         *times.entry(nanoseconds).or_insert(0) += 1;
     }
     Ok(Ran { round_trips: times.into_iter().collect(), ..Ran::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bare_loop_sends_the_datagrams_of_what_is_measured() {
+        let udp = |words: &str| {
+            let args = Args::try_parse_from(words.split(' ')).unwrap();
+            args.job(&Transport::Udp, 16_384).udp
+        };
+        assert_eq!(udp("perf --protocol a1 --block 9kB --window 160kB"), Some((9000, 160_000)));
+        assert_eq!(udp("perf --protocol a1"), Some((0, 1 << 20)));
+        assert_eq!(udp("perf --protocol zcrp --against udp,a1 --block 9kB"), None);
+    }
 }

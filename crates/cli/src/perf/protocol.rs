@@ -179,7 +179,8 @@ pub(crate) struct Job {
     pub(crate) a1: super::a1::Choice,
     /// What the one interface is asked for.
     pub(crate) service: super::service::Words,
-    /// Which trains the bare UDP loop sends: bytes of a datagram's body, and of the window; those of ZCRP if not said.
+    /// Which trains the bare UDP loop sends: bytes of a block of A1 (0: what the path carries, cut evenly), and of the window;
+    /// those of ZCRP if not said.
     pub(crate) udp: Option<(usize, u64)>,
     /// The socket of the daemon that shares memory, where that carries the messages.
     pub(crate) daemon: Option<PathBuf>,
@@ -258,8 +259,8 @@ pub(crate) struct Repeats {
 pub(crate) struct Loss {
     pub(crate) packets: u64,
     pub(crate) lost: u64,
-    /// Packets lost in a row at most.
-    pub(crate) longest_run: u32,
+    /// Packets lost in a row at most, where that is counted.
+    pub(crate) longest_run: Option<u32>,
 }
 
 impl Job {

@@ -36,7 +36,7 @@ struct Line<'a> {
     seconds: f64,
     /// Packets lost for good, of all packets of the frames delivered, over all rounds: with permission.
     loss: Option<f64>,
-    /// The most of them in a row.
+    /// The most of them in a row; nothing of a transport that does not count them.
     longest_run_packets: Option<u32>,
     contract: Option<String>,
     /// Service, codec and link of XTP.
@@ -195,7 +195,7 @@ impl<'a> Report<'a> {
             in_flight: series.job.depth,
             seconds: series.median(|measured| measured.seconds),
             loss: loss(series),
-            longest_run_packets: series.measured.iter().filter_map(|measured| Some(measured.loss?.longest_run)).max(),
+            longest_run_packets: series.measured.iter().filter_map(|measured| measured.loss?.longest_run).max(),
             xtp: (series.job.transport == Transport::Xtp).then_some(&series.job.xtp),
             qmp: (series.job.transport == Transport::Qmp).then_some(&series.job.qmp),
             a1: (series.job.transport == Transport::A1).then_some(&series.job.a1),

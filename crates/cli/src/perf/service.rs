@@ -42,6 +42,11 @@ impl Words {
         self.0.parse().map_err(|error| Failure::Failed(format!("{error}")))
     }
 
+    /// Whether messages may overtake each other.
+    fn is_unordered(&self) -> bool {
+        self.0.split(' ').any(|word| word == "order=no")
+    }
+
     /// The typical message, if they say so.
     pub(super) fn size(&self) -> Option<u64> {
         let word = self.0.split(' ').find_map(|word| word.strip_prefix("size="))?;
@@ -155,17 +160,34 @@ impl Drop for Sender {
 struct Receiver {
     here: Here,
     size: usize,
+    /// Messages may overtake each other.
+    is_unordered: bool,
 }
 
 pub(super) fn receiver(job: &Job) -> Result<Opened, Failure> {
     let (here, address) = Here::listen(job)?;
-    Ok((Box::new(Receiver { here, size: job.size }), Some(address)))
+    let is_unordered = job.service.is_unordered();
+    Ok((Box::new(Receiver { here, size: job.size, is_unordered }), Some(address)))
+}
+
+/// Checks what [`stamp`] wrote into messages that may come in any order: each once.
+fn check_unordered(message: &[u8], seen: &mut [bool]) -> Result<(), Failure> {
+    // A shorter one does not say which it is.
+    let Some(number) = message.last_chunk().copied().map(u64::from_le_bytes) else { return Ok(()) };
+    check(message, number)?;
+    match seen.get_mut(usize::try_from(number).unwrap_or(usize::MAX)) {
+        Some(seen) if !*seen => *seen = true,
+        Some(_) => return Err(Failure::Failed(format!("message {number} arrived twice"))),
+        None => return Err(Failure::Failed(format!("message {number} was never sent"))),
+    }
+    Ok(())
 }
 
 impl End for Receiver {
     fn run(&mut self, count: u64) -> Result<Ran, Failure> {
         let connection = self.here.connection()?;
         let mut loss: Option<Loss> = None;
+        let mut seen = if self.is_unordered { vec![false; usize::try_from(count).unwrap_or(0)] } else { Vec::new() };
         for number in 0..count {
             let message = receive(connection)?;
             if message.missed() > 0 {
@@ -180,13 +202,13 @@ impl End for Receiver {
                 return Err(Failure::Failed(format!("a message of {size} bytes arrived as {len}")));
             }
             if message.is_whole() {
-                check(&message, number)?;
+                if self.is_unordered { check_unordered(&message, &mut seen)? } else { check(&message, number)? }
             }
             if let Some(of_message) = message.loss() {
                 let loss = loss.get_or_insert_default();
                 loss.packets += u64::from(of_message.packets);
                 loss.lost += u64::from(of_message.lost);
-                loss.longest_run = loss.longest_run.max(of_message.longest_run);
+                loss.longest_run = loss.longest_run.max(Some(of_message.longest_run));
             }
         }
         Ok(Ran { loss, ..ran_by(connection) })
@@ -257,5 +279,23 @@ impl End for Ping {
             free.push(oldest(&mut under_way)?);
         }
         Ok(Ran { round_trips: ran.round_trips, ..ran_by(connection) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_that_may_overtake_each_other_come_once_each() {
+        let is_unordered = |words: &str| words.parse::<Words>().unwrap().is_unordered();
+        assert!(is_unordered("loss=5% order=no") && !is_unordered("loss=5%"));
+        let mut seen = vec![false; 3];
+        let mut take = |number| {
+            let mut message = [1; 100];
+            stamp(&mut message, number);
+            check_unordered(&message, &mut seen).is_ok()
+        };
+        assert_eq!([2, 0, 1, 0, 3].map(&mut take), [true, true, true, false, false]);
     }
 }

@@ -125,7 +125,7 @@ fn report(args: &Args, output: &Output, all: &[Series]) {
             max_us: series.times.max() as f64 / 1000.0,
             mean_us: series.times.mean() / 1000.0,
             count: series.times.len(),
-            rounds: args.rounds,
+            rounds: series.rounds,
             ratio_to: (!is_xtp).then_some(&xtp.job.transport),
             ratio: if is_xtp { None } else { ratio(series, xtp) },
             xtp: is_xtp.then_some(&series.job.xtp),

@@ -14,6 +14,8 @@ pub(crate) struct Series<T> {
     pub(crate) job: Job,
     /// Nanoseconds.
     pub(crate) times: Histogram<u64>,
+    /// Turns that were measured.
+    pub(crate) rounds: u32,
     /// What else was seen.
     pub(crate) seen: T,
     failed: bool,
@@ -23,14 +25,15 @@ impl<T: Default> Series<T> {
     pub(crate) fn new(job: Job) -> Result<Self, Error> {
         let times = Histogram::new_with_bounds(1, LONGEST, 3);
         let times = times.map_err(|error| Error::failed(format!("no histogram: {error}")))?;
-        Ok(Self { job, times, seen: T::default(), failed: false })
+        Ok(Self { job, times, rounds: 0, seen: T::default(), failed: false })
     }
 
-    /// Takes in round trips of so many nanoseconds, each with how often it was seen.
+    /// Takes in the round trips of a turn: nanoseconds, each with how often it was seen.
     pub(crate) fn record(&mut self, round_trips: &[(u64, u64)]) {
         for &(nanoseconds, times) in round_trips {
             self.times.saturating_record_n(nanoseconds.min(LONGEST), times);
         }
+        self.rounds += 1;
     }
 }
 

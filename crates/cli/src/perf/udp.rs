@@ -7,10 +7,12 @@ use super::worker::{End, Failure, Opened};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use pinnace::link::{Link, UdpLink, UdpOptions};
 use pinnace::zcrp::UnitSize;
+use pinnace_a1::MAX_BLOCK_BYTES;
+use pinnace_core::even_piece;
 use socket2::SockRef;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes in transit at most: what fits the caches, and half of the usual receive buffer.
 const WINDOW: u64 = 1 << 20;
@@ -114,38 +116,54 @@ pub(super) fn receiver(job: &Job) -> Result<Opened, Failure> {
     Ok((Box::new(Receiver { job: job.clone(), socket, memory: memory(job), runs: 0 }), Some(address)))
 }
 
-/// The sender's words have two bytes: what is meant, and the number of the run. Data is all ones, so that a word is known
-/// even if the kernel coalesced it with the data before it.
+/// The sender's words: how many bytes it has sent in this run (eight bytes), what is meant, and the number of the run. Data
+/// is all ones, so that a word is known even if the kernel coalesced it with the data before it.
+const WORD: usize = 10;
 const END: u8 = 0xEE;
 /// How much has arrived? On these paths nothing overtakes anything, so what had been sent and was not counted by then is
 /// lost.
 const QUESTION: u8 = 0xDD;
 /// An acknowledgement is eight bytes; an answer to a word has one more, the number of the run.
 const ANSWER: usize = 9;
+/// The end is said so often: the receiver leaves with its first answer, which may be lost.
+const GOODBYES: u32 = 20;
+
+fn word(sent: u64, meant: u8, run: u8) -> [u8; WORD] {
+    let mut word = [meant; WORD];
+    word[..8].copy_from_slice(&sent.to_le_bytes());
+    word[9] = run;
+    word
+}
+
+/// The word at the end of what was read.
+fn word_of(read: &[u8]) -> Option<(u64, u8, u8)> {
+    let [sent @ .., meant @ (END | QUESTION), run] = *read.last_chunk::<WORD>()? else { return None };
+    Some((u64::from_le_bytes(sent), meant, run))
+}
 
 impl End for Receiver {
     fn run(&mut self, count: u64) -> Result<Ran, Failure> {
         if self.runs == 0 {
             self.socket.socket.set_nonblocking(false)?;
-            let (_, peer) = self.socket.socket.recv_from(&mut self.memory)?;
+            // It is read again: should the first word be lost, these are data.
+            let (_, peer) = self.socket.socket.peek_from(&mut self.memory)?;
             self.socket.socket.connect(peer)?;
             self.socket.socket.set_nonblocking(self.job.idle != IdleChoice::Block)?;
         }
         self.runs = self.runs.wrapping_add(1);
-        let total = count * self.job.size as u64;
-        let acknowledge = self.job.udp.map_or(ACKNOWLEDGE, |(_, window)| window / 4);
+        let acknowledge = self.job.udp.map_or(ACKNOWLEDGE, |(_, window)| ACKNOWLEDGE.min(window / 4));
         let (mut bytes, mut said, mut low) = (0u64, 0u64, 0);
-        loop {
+        let total = loop {
             let Some(read) = self.socket.receive(&mut self.memory[low..low + READ])? else {
-                return Err(Failure::Failed(format!("nothing came for 5 s, after {bytes} of {total} bytes")));
+                return Err(Failure::Failed(format!("nothing came for 5 s, after {bytes} bytes")));
             };
-            if let Some([meant @ (END | QUESTION), run]) = self.memory[low..low + read].last_chunk().copied() {
-                bytes += (read - 2) as u64;
+            if let Some((sent, meant, run)) = word_of(&self.memory[low..low + read]) {
+                bytes += (read - WORD) as u64;
                 let mut answer = [run; ANSWER];
                 answer[..8].copy_from_slice(&bytes.to_le_bytes());
                 self.socket.send(&answer)?;
                 if meant == END && run == self.runs {
-                    break;
+                    break sent;
                 }
                 continue;
             }
@@ -155,11 +173,13 @@ impl End for Receiver {
                 self.socket.send(&bytes.to_le_bytes())?;
                 said = bytes;
             }
-        }
-        if bytes * 100 < total * 99 {
+        };
+        // What was lost does not count; of a path that loses most of it nothing can be said.
+        if bytes < total.div_ceil(2) {
             return Err(Failure::Failed(format!("only {bytes} of {total} bytes arrived")));
         }
-        Ok(Ran::default())
+        let delivered = u128::from(count) * u128::from(bytes.min(total)) / u128::from(total.max(1));
+        Ok(Ran { delivered: u64::try_from(delivered).ok(), ..Ran::default() })
     }
 }
 
@@ -195,13 +215,22 @@ impl Trains {
     }
 }
 
+/// The block that A1 takes where none is said.
+fn even_body(size: usize, datagram: usize) -> usize {
+    let most = u32::try_from(datagram.saturating_sub(HEADER)).unwrap_or(u32::MAX).clamp(1, MAX_BLOCK_BYTES);
+    even_piece(u32::try_from(size).unwrap_or(u32::MAX), most) as usize
+}
+
 pub(super) fn sender(job: &Job) -> Result<Opened, Failure> {
     let peer: SocketAddr = job.peer.ok_or_else(|| Failure::Failed("nowhere to connect to".into()))?;
     // A link knows what the path and the kernel carry.
     let link = UdpLink::connect(None, peer, &UdpOptions::default())?;
     let limits = link.train_limits();
     let trains = match job.udp {
-        Some((body, window)) => Trains::of_blocks(job.size, body, window, limits.bytes, limits.segments),
+        Some((body, window)) => {
+            let body = if body > 0 { body } else { even_body(job.size, link.max_datagram()) };
+            Trains::of_blocks(job.size, body, window, limits.bytes, limits.segments)
+        }
         None => {
             let size = u32::try_from(job.size).unwrap_or(u32::MAX);
             let unit = UnitSize::for_messages_of(size, link.max_datagram(), limits.bytes).min(job.size + TRAILER);
@@ -222,7 +251,7 @@ pub(super) fn sender(job: &Job) -> Result<Opened, Failure> {
     }
     let buffer = getsockopt(&socket, sockopt::RcvBuf).map_err(io::Error::from)?;
     let mut socket = Socket::new(job, socket, ASK_AFTER)?;
-    socket.send(&[END, 0])?;
+    socket.send(&word(0, END, 0))?;
     let window = job.udp.map_or(WINDOW, |(_, window)| window).min(buffer as u64 / 4);
     let sender = Sender { socket, memory: memory(job), window, trains, runs: 0 };
     Ok((Box::new(sender), None))
@@ -256,7 +285,7 @@ impl Sender {
                 Ok(n == ANSWER)
             }
             Some(_) => Ok(false),
-            None => self.socket.send(&[asking, self.runs]).map(|()| false),
+            None => self.socket.send(&word(transit.sent, asking, self.runs)).map(|()| false),
         }
     }
 }
@@ -277,8 +306,61 @@ impl End for Sender {
             transit.sent += len as u64;
             low = advance(low, len, &self.memory);
         }
-        self.socket.send(&[END, self.runs])?;
-        while !self.listen(&mut transit, END)? {}
+        self.socket.send(&word(transit.sent, END, self.runs))?;
+        // Nothing here depends on the answer but that it ends sooner.
+        let patience = ASK_AFTER * GOODBYES;
+        let begun = Instant::now();
+        while begun.elapsed() < patience && !self.listen(&mut transit, END)? {}
         Ok(Ran::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::{Path, Transport};
+
+    fn job(size: usize) -> Job {
+        Job::new(&Transport::Udp, size, IdleChoice::Block, Path::Lo)
+    }
+
+    #[test]
+    fn a_sender_whose_end_nobody_answers_ends() {
+        let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let job = Job { peer: nobody.local_addr().ok(), ..job(1000) };
+        let (mut sender, _) = sender(&job).unwrap();
+        sender.run(3).unwrap();
+    }
+
+    #[test]
+    fn what_was_lost_is_not_delivered() {
+        let (mut receiver, address) = receiver(&job(1)).unwrap();
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        peer.connect(address.unwrap()).unwrap();
+        peer.send(&word(0, END, 0)).unwrap();
+        // A hundred messages of one byte and what is added to them, and two of ten trains are lost.
+        let train = [1; 10 * (1 + TRAILER)];
+        (0..8).for_each(|_| assert_eq!(peer.send(&train).unwrap(), train.len()));
+        peer.send(&word(10 * train.len() as u64, END, 1)).unwrap();
+        assert_eq!(receiver.run(100).unwrap().delivered, Some(80));
+        peer.send(&train).unwrap();
+        peer.send(&word(10 * train.len() as u64, END, 2)).unwrap();
+        assert!(receiver.run(100).is_err());
+    }
+
+    #[test]
+    fn all_that_is_sent_is_delivered() {
+        for (size, udp) in [(1, None), (100_000, None), (16_384, Some((9000, 160_000))), (9000, Some((0, 64 << 20)))] {
+            let job = Job { udp, ..job(size) };
+            let (mut receiver, peer) = receiver(&job).unwrap();
+            let thread = std::thread::spawn(move || {
+                let (mut sender, _) = sender(&Job { peer, ..job }).unwrap();
+                [50, 20].map(|count| sender.run(count).is_ok())
+            });
+            for count in [50, 20] {
+                assert_eq!(receiver.run(count).unwrap().delivered, Some(count), "{size}");
+            }
+            assert_eq!(thread.join().unwrap(), [true, true], "{size}");
+        }
     }
 }

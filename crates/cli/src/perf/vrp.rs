@@ -126,7 +126,7 @@ impl End for Receiver {
             let of_frame = frame.loss();
             loss.packets += u64::from(of_frame.packets);
             loss.lost += u64::from(of_frame.lost);
-            loss.longest_run = loss.longest_run.max(of_frame.longest_run);
+            loss.longest_run = loss.longest_run.max(Some(of_frame.longest_run));
         }
         let after = self.receiver.counters();
         let placement = Some(Placement {

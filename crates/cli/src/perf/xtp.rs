@@ -391,7 +391,7 @@ impl End for Receiver {
             ServiceName::UnackDgram | ServiceName::AckDgram => {
                 let lost = self.datagrams(count)?;
                 ran.delivered = Some(count - lost);
-                ran.loss = Some(Loss { packets: count, lost, longest_run: 0 });
+                ran.loss = Some(Loss { packets: count, lost, longest_run: None });
             }
             ServiceName::IsoStream => {
                 let connection = self.accept()?;
@@ -399,7 +399,7 @@ impl End for Receiver {
                 let bytes = (count * self.job.size as u64).max(1);
                 ran.delivered = Some(((bytes - missing) as f64 / self.job.size as f64) as u64);
                 // In bytes: what was lost never came, so nobody knows in how many packets.
-                ran.loss = Some(Loss { packets: bytes, lost: missing, longest_run: 0 });
+                ran.loss = Some(Loss { packets: bytes, lost: missing, longest_run: None });
                 connection.wait_closed_timeout(PATIENCE)?;
             }
             ServiceName::Connection | ServiceName::BulkData => {

@@ -272,7 +272,7 @@ fn report(args: &Args, output: &Output, all: &[Series]) {
                 half: args.half,
                 ratio_to: other.map(|other| &other.job.transport),
                 ratio: other.map(|other| median(series) / median(other)),
-                rounds: args.rounds,
+                rounds: series.rounds,
                 method: series.seen.as_deref(),
                 event: "round_trips",
             };

@@ -69,7 +69,13 @@ fn a_listener_that_nobody_reads_ends_as_after_sigpipe_and_its_sender_is_told() {
 
 #[test]
 fn a_netcat_whose_output_nobody_reads_ends_so_too() {
-    let mut listening = Listening::start(&["listen", "127.0.0.1:0", "--no-input"]);
+    for options in [&[][..], &["--keep"]] {
+        ends_unread(options);
+    }
+}
+
+fn ends_unread(options: &[&str]) {
+    let mut listening = Listening::start(&[&["listen", "127.0.0.1:0", "--no-input"], options].concat());
     let mut endless = Command::new("cat").arg("/dev/zero").stdout(Stdio::piped()).spawn().unwrap();
     let mut connect = pinnace(&["connect", &listening.address]);
     let connect = connect.stdin(endless.stdout.take().unwrap()).stdout(Stdio::null()).stderr(Stdio::piped());

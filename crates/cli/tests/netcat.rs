@@ -162,6 +162,32 @@ fn one_peer_comes_after_the_other() {
 }
 
 #[test]
+fn what_is_read_when_a_peer_has_gone_is_for_the_next() {
+    for _ in 0..3 {
+        let mut command = pinnace(&["listen", "127.0.0.1:0", "--keep", "--json"]);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut listening = command.spawn().unwrap();
+        let mut told = BufReader::new(listening.stderr.take().unwrap()).lines().map(|line| {
+            let line = line.unwrap();
+            serde_json::from_str::<Value>(&line).expect(&line)
+        });
+        let mut next = |event: &str| told.find(|object| object["event"] == event).expect(event);
+        let address = next("listening")["address"].as_str().unwrap().to_owned();
+        let broken = fed(&["connect", &address, "-m", "length-prefixed"], b"\0\0\0");
+        assert_eq!(broken.status.code(), Some(1));
+        next("broke");
+        // Whoever sent to the first one may still wait for it.
+        let mut input = listening.stdin.take().unwrap();
+        input.write_all(b"for whoever comes\n").unwrap();
+        drop(input);
+        let got = fed(&["connect", &address], b"");
+        assert_eq!((got.status.code(), &*text(&got.stdout)), (Some(0), "for whoever comes\n"));
+        listening.kill().unwrap();
+        listening.wait().unwrap();
+    }
+}
+
+#[test]
 fn a_connection_that_breaks_is_told_as_an_object_and_the_next_peer_is_served() {
     let mut listening = start(&["listen", "127.0.0.1:0", "--keep", "--no-input", "--json"]);
     let mut told = BufReader::new(listening.stderr.take().unwrap()).lines().map(|line| {
@@ -430,6 +456,45 @@ fn messages_that_are_lost_whole_are_told() {
         let zeros = received.iter().filter(|&&byte| byte == 0).count();
         assert_eq!(zeros, filled + number(&done["bytes_lost"]));
     }
+}
+
+/// Over a link that holds packets back for longer than they are worth: zeros are in the place of the messages in them, which are
+/// left out when they come.
+#[test]
+fn messages_that_are_too_old_are_zeros_and_told() {
+    if !geteuid().is_root() || !std::path::Path::new("/dev/net/tun").exists() {
+        pinnace_testing::skip::host("needs root and /dev/net/tun");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (input, output, log, address) = (at("in"), at("out"), at("log"), at("address"));
+    // No byte is zero.
+    let sent: Vec<u8> = content(600_000).iter().map(|byte| byte | 1).collect();
+    std::fs::write(&input, &sent).unwrap();
+    let program = env!("CARGO_BIN_EXE_pinnace");
+    let script = format!(
+        "ip netns exec $PINNACE_FAR_NS {program} listen 10.77.0.2:4747 -d -m 1000 --json --log {log} > {output} \
+         2> {address} & while ! grep -q listening {address}; do sleep 0.05; done; \
+         {program} connect --method vrp -m 1000 --service 'deadline=50ms rate=10mbit size=1000 direction=one-way' \
+         10.77.0.2:4747 < {input} && wait $!"
+    );
+    let ran = run(&["wan", "--rtt", "4ms", "--reorder", "30%:300ms", "--", "sh", "-c", &script]);
+    let told = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(ran.status.code(), Some(0), "{}{told}", text(&ran.stderr));
+    common::json::check("listen", &told);
+    let events: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |event: &str| events.iter().filter(|told| told["event"] == event).cloned().collect::<Vec<_>>();
+    let number = |value: &Value| value.as_u64().unwrap() as usize;
+    let filled: usize = of("missed").iter().map(|told| number(&told["bytes_filled"])).sum();
+    let done = of("done").remove(0);
+    let late = of("late");
+    assert!(!late.is_empty() && late.iter().all(|late| late["bytes"] == 1000), "{told}");
+    assert_eq!(filled, 1000 * number(&done["messages_lost"]), "{done}");
+    let received = std::fs::read(&output).unwrap();
+    assert_eq!(received.len(), number(&done["bytes_received"]) + filled);
+    assert!(received.iter().zip(&sent).all(|(received, sent)| received == sent || *received == 0), "{told}");
+    assert_eq!(received.iter().filter(|&&byte| byte == 0).count(), filled + number(&done["bytes_lost"]));
 }
 
 #[test]

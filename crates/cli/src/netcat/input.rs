@@ -9,7 +9,7 @@ use crate::units;
 use std::io::{self, BufRead, BufReader, Read};
 use std::str::FromStr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
 /// How standard input is cut.
@@ -62,6 +62,15 @@ fn fill(input: &mut impl Read, most: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// All of it, if that is at most so many bytes.
+fn all(input: &mut impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let bytes = fill(input, most as usize + 1)?;
+    if bytes.len() as u64 > most {
+        return Err(invalid(format!("it has more than {most} bytes: cut it into messages")));
+    }
+    Ok(bytes)
+}
+
 /// The next message; `None` at the end. `Whole` is not cut here.
 fn next(input: &mut impl BufRead, mode: Mode) -> io::Result<Option<Vec<u8>>> {
     let message = match mode {
@@ -84,7 +93,7 @@ fn next(input: &mut impl BufRead, mode: Mode) -> io::Result<Option<Vec<u8>>> {
             }
             line
         }
-        Mode::Whole => fill(input, LONGEST as usize + 1)?,
+        Mode::Whole => all(input, LONGEST)?,
         Mode::Records(size) => fill(input, size)?,
         Mode::LengthPrefixed => {
             let head = fill(input, 4)?;
@@ -115,15 +124,18 @@ fn failed(error: &io::Error) -> Error {
 
 /// All of standard input.
 pub(super) fn whole() -> Result<Vec<u8>, Error> {
-    let bytes = fill(&mut io::stdin().lock(), LONGEST as usize + 1).map_err(|error| failed(&error))?;
-    match bytes.len() as u64 > LONGEST {
-        true => Err(Error::usage(format!("standard input has more than {LONGEST} bytes: cut it into messages"))),
-        false => Ok(bytes),
-    }
+    all(&mut io::stdin().lock(), LONGEST).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => Error::usage(format!("standard input cannot be one message: {error}")),
+        _ => failed(&error),
+    })
 }
 
 /// What was read ahead.
-type Messages = Receiver<io::Result<Vec<u8>>>;
+struct Messages {
+    read: Receiver<io::Result<Vec<u8>>>,
+    /// What a peer did not get, which comes first.
+    unsent: Option<Vec<u8>>,
+}
 
 /// Messages to send, for one peer after the other.
 #[derive(Clone)]
@@ -131,9 +143,12 @@ pub(super) struct Input {
     messages: Option<Arc<Mutex<Messages>>>,
 }
 
-/// What comes next of it.
+/// Why a message was not sent, and what of it was not, if that is known.
+pub(super) type Unsent = (Option<Vec<u8>>, Result<(), Error>);
+
+/// What became of the next message.
 pub(super) enum Next {
-    Message(Vec<u8>),
+    Sent,
     /// Nothing yet.
     Later,
     Ended,
@@ -149,7 +164,7 @@ impl Input {
     pub(super) fn of_message(message: Vec<u8>) -> Self {
         let (give, messages) = sync_channel(1);
         let _ = give.send(Ok(message));
-        Self { messages: Some(Arc::new(Mutex::new(messages))) }
+        Self::of(messages)
     }
 
     /// What comes from standard input.
@@ -164,18 +179,41 @@ impl Input {
                 }
             }
         })?;
-        Ok(Self { messages: Some(Arc::new(Mutex::new(messages))) })
+        Ok(Self::of(messages))
     }
 
-    /// The next message, if it comes within `timeout`.
-    pub(super) fn next(&self, timeout: Duration) -> Result<Next, Error> {
+    fn of(read: Receiver<io::Result<Vec<u8>>>) -> Self {
+        Self { messages: Some(Arc::new(Mutex::new(Messages { read, unsent: None }))) }
+    }
+
+    /// Has the next message sent, if it comes within `timeout`. What is not sent comes first the next time: nobody else gets
+    /// one meanwhile.
+    pub(super) fn next(
+        &self,
+        timeout: Duration,
+        send: impl FnOnce(Vec<u8>) -> Result<(), Unsent>,
+    ) -> Result<Next, Error> {
         let Some(messages) = &self.messages else { return Ok(Next::Ended) };
-        match messages.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(timeout) {
-            Ok(Ok(message)) => Ok(Next::Message(message)),
-            Ok(Err(error)) => Err(failed(&error)),
-            Err(RecvTimeoutError::Timeout) => Ok(Next::Later),
-            Err(RecvTimeoutError::Disconnected) => Ok(Next::Ended),
-        }
+        let mut messages = match messages.try_lock() {
+            Ok(messages) => messages,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Whoever sent to the peer before has not ended yet.
+            Err(TryLockError::WouldBlock) => {
+                std::thread::sleep(timeout);
+                return Ok(Next::Later);
+            }
+        };
+        let message = match messages.unsent.take() {
+            Some(message) => message,
+            None => match messages.read.recv_timeout(timeout) {
+                Ok(message) => message.map_err(|error| failed(&error))?,
+                Err(RecvTimeoutError::Timeout) => return Ok(Next::Later),
+                Err(RecvTimeoutError::Disconnected) => return Ok(Next::Ended),
+            },
+        };
+        let Err((unsent, result)) = send(message) else { return Ok(Next::Sent) };
+        messages.unsent = unsent;
+        result.map(|()| Next::Later)
     }
 }
 
@@ -202,6 +240,30 @@ mod tests {
         for mode in [Mode::Chunks, Mode::Lines, Mode::Records(5), Mode::Whole, Mode::LengthPrefixed] {
             assert!(of(b"", mode).is_empty(), "{mode:?}");
         }
+    }
+
+    #[test]
+    fn what_is_longer_than_a_message_may_be_is_not_cut_off() {
+        assert_eq!(all(&mut &b"abc"[..], 3).unwrap(), b"abc");
+        assert_eq!(all(&mut &b"abcd"[..], 3).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn what_one_peer_did_not_get_is_for_the_next() {
+        let (give, messages) = sync_channel(2);
+        ["a", "b"].iter().for_each(|text| give.send(Ok((*text).into())).unwrap());
+        let (input, mut sent) = (Input::of(messages), Vec::new());
+        let gone = |message| Err((Some(message), Err(Error::peer_gone("gone"))));
+        assert!(input.next(Duration::ZERO, gone).is_err());
+        assert!(matches!(input.next(Duration::ZERO, |message| Err((Some(message), Ok(())))), Ok(Next::Later)));
+        for _ in 0..2 {
+            let next = input.next(Duration::ZERO, |message| {
+                sent.push(message);
+                Ok(())
+            });
+            assert!(matches!(next, Ok(Next::Sent)));
+        }
+        assert_eq!(sent, [b"a", b"b"]);
     }
 
     #[test]

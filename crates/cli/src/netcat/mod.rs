@@ -181,7 +181,7 @@ pub(crate) fn listen(args: &ListenArgs, output: &Output) -> Result<(), Error> {
             return served.and_then(|()| told.check_log());
         }
         match served {
-            Err(error) if interrupt::requested() => return Err(error),
+            Err(error) if interrupt::requested() || error.is_wanted() => return Err(error),
             // Others may come.
             Err(error) => told.tell(&Event::Broke { error: &error.message }),
             Ok(()) => {}

@@ -4,15 +4,16 @@
 //! silent peer keeps Ctrl-C from being heard; our direction is closed when the input has ended, and the connection is left
 //! when the peer has closed its own.
 
-use super::input::{Input, Mode, Next};
+use super::input::{Input, Mode, Next, Unsent};
 use super::told::{Event, Told, Totals};
 use super::{failure, target};
-use crate::exit::Error;
+use crate::exit::{Error, Exit};
 use crate::thread;
+use crate::units::count_of;
 use crate::{bare, interrupt};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use pinnace::service::Method;
-use pinnace::{Connection, Error as Cause};
+use pinnace::{Connection, Error as Cause, Message};
 use std::io::{self, IsTerminal, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,6 +38,8 @@ struct Counts {
     bytes_received: AtomicU64,
     bytes_lost: AtomicU64,
     messages_lost: AtomicU64,
+    /// Of those, the ones that came too late.
+    messages_late: AtomicU64,
 }
 
 /// A connection that is served.
@@ -102,8 +105,15 @@ pub(super) fn serve(
     }
     result?;
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let Counts { messages_sent, bytes_sent, messages_received, bytes_received, bytes_lost, messages_lost } =
-        &serving.counts;
+    let Counts {
+        messages_sent,
+        bytes_sent,
+        messages_received,
+        bytes_received,
+        bytes_lost,
+        messages_lost,
+        messages_late,
+    } = &serving.counts;
     told.tell(&Event::Ended(Totals {
         messages_sent: count(messages_sent),
         bytes_sent: count(bytes_sent),
@@ -113,7 +123,15 @@ pub(super) fn serve(
         messages_lost: count(messages_lost),
         seconds: begun.elapsed().as_secs_f64(),
     }));
-    Ok(())
+    // Only what may be too old may be missing.
+    match count(messages_late) {
+        late @ 1.. if !target::may_be_late(&service) => Err(Error::failed(format!(
+            "{} from {} came so late that others that were sent later are written already, and left out",
+            count_of(late, "message"),
+            serving.peer
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn bar(told: &Told) -> ProgressBar {
@@ -185,10 +203,12 @@ impl Serving {
             };
             let (bytes, bytes_lost) = (message.len() as u64, message.bytes_lost() as u64);
             if message.is_late() {
-                // It was missed before, and is here now.
-                let less = |lost: u64| Some(lost.saturating_sub(1));
-                let _ = self.counts.messages_lost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-            } else if message.missed() > 0 {
+                // It was missed before: what follows it stands there already, and zeros may be in its place.
+                self.counts.messages_late.fetch_add(1, Ordering::Relaxed);
+                self.bar.suspend(|| self.told.tell(&Event::Late { bytes }));
+                continue;
+            }
+            if message.missed() > 0 {
                 let before = self.counts.messages_received.load(Ordering::Relaxed);
                 self.missed(&mut out, message.missed(), Some(before))?;
             }
@@ -209,11 +229,11 @@ impl Serving {
         Ok(())
     }
 
-    /// At least so many messages are lost before another one, or before the end. Where all have one length, zeros are in their
-    /// place, up to [`MOST_ZEROS`].
+    /// At least so many messages are lost before another one, or before the end. Where all have one length, and it is known how
+    /// many they are, zeros are in their place, up to [`MOST_ZEROS`].
     fn missed(&self, out: &mut impl Write, messages: u64, before: Option<u64>) -> Result<(), Error> {
         self.counts.messages_lost.fetch_add(messages, Ordering::Relaxed);
-        let knows = self.connection.method() == Method::Xtp && before.is_some();
+        let knows = matches!(self.connection.method(), Method::Xtp | Method::Vrp) && before.is_some();
         let filled = match self.mode {
             Mode::Records(size) if knows => messages.saturating_mul(size as u64),
             _ => 0,
@@ -246,18 +266,32 @@ impl Serving {
         message.chunks(most as usize).map(<[u8]>::to_vec).collect()
     }
 
-    fn send_one(&self, message: Vec<u8>) -> Result<(), Error> {
-        let bytes = message.len() as u64;
-        drop(self.connection.send(message).map_err(|unsent| self.failed(&unsent.error))?);
-        self.counts.messages_sent.fetch_add(1, Ordering::Relaxed);
-        self.counts.bytes_sent.fetch_add(bytes, Ordering::Relaxed);
+    /// Sends a message. What is not sent because the peer is gone, or nothing more is to be done, is given back.
+    fn send_one(&self, message: Vec<u8>) -> Result<(), Unsent> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err((Some(message), Ok(())));
+        }
+        let mut pieces = self.pieces(message).into_iter();
+        while let Some(piece) = pieces.next() {
+            let bytes = piece.len() as u64;
+            if let Err(pinnace::Unsent { message, error }) = self.connection.send(piece) {
+                let error = self.failed(&error);
+                // What is too long stays so.
+                let of_peer = message.filter(|_| error.exit != Exit::Usage);
+                let left: Vec<_> = of_peer.map(Message::into_vec).into_iter().chain(pieces).collect();
+                return Err(((!left.is_empty()).then(|| left.concat()), Err(error)));
+            }
+            self.counts.messages_sent.fetch_add(1, Ordering::Relaxed);
+            self.counts.bytes_sent.fetch_add(bytes, Ordering::Relaxed);
+        }
         Ok(())
     }
 
     /// Sends what there is, and closes our direction at the end.
     fn send(&self, input: &Input) -> Result<(), Error> {
         while !self.stop.load(Ordering::Relaxed) {
-            match input.next(interrupt::LOOK)? {
+            match input.next(interrupt::LOOK, |message| self.send_one(message))? {
+                Next::Sent => {}
                 // When the peer has ended what it sends, nobody else finds out that it has gone.
                 Next::Later => self.connection.check().map_err(|error| self.failed(&error))?,
                 Next::Ended => {
@@ -268,9 +302,6 @@ impl Serving {
                     } else {
                         Err(Error::peer_gone(format!("{}; all others have got everything", gone.join("; "))))
                     };
-                }
-                Next::Message(message) => {
-                    self.pieces(message).into_iter().try_for_each(|piece| self.send_one(piece))?;
                 }
             }
         }

@@ -60,6 +60,11 @@ pub(super) fn is_duplex(service: &Service) -> bool {
         || word(service, "pattern").is_some_and(|value| value == "transaction")
 }
 
+/// Whether messages may be too old to be of use.
+pub(super) fn may_be_late(service: &Service) -> bool {
+    ["lifespan", "deadline"].iter().any(|name| word(service, name).is_some())
+}
+
 /// The service of an address and of `--service`, of which only one may say something.
 pub(crate) fn one_of(address: &str, words: Option<&str>) -> Result<Said, Error> {
     let wrong = |why: String| Error::usage(why);

@@ -34,6 +34,8 @@ pub(super) enum Event<'a> {
         messages_lost: u64,
         bytes_filled: u64,
     },
+    /// A message of so many bytes came behind others that were sent after it, and is left out: it counts as lost.
+    Late { bytes: u64 },
     /// The peer has said that it has ended.
     PeerEnded,
     /// Both ends have ended.
@@ -97,6 +99,13 @@ impl fmt::Display for Event<'_> {
                     0 => f.write_str("; nothing is in the place"),
                     bytes => write!(f, "; {bytes} zeros are in the place"),
                 }
+            }
+            Self::Late { bytes } => {
+                let bytes = count_of(*bytes, "byte");
+                write!(
+                    f,
+                    "a message of {bytes} came too late and is left out: what was sent after it is written already"
+                )
             }
             Self::Broke { error } => f.write_str(error),
             Self::PeerEnded => {

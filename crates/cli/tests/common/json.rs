@@ -54,6 +54,7 @@ pub(crate) const OBJECTS: &[(&[&str], &str, &str)] = &[
     (&["listen", "connect"], "connected", "peer method service"),
     (&["listen", "connect"], "lost", "message bytes bytes_lost holes"),
     (&["listen", "connect"], "missed", "before? messages_lost bytes_filled"),
+    (&["listen", "connect"], "late", "bytes"),
     (&["listen", "connect"], "peer_ended", ""),
     (
         &["listen", "connect"],

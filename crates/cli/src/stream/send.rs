@@ -459,9 +459,23 @@ impl Stream<'_> {
             match self.feed.next(patience)? {
                 Next::Frame(frame) => return Ok(Some(frame)),
                 Next::End => return Ok(None),
-                Next::NotYet => self.land_until(Instant::now() + STEP)?,
+                Next::NotYet => {
+                    interrupt::check()?;
+                    self.outgoing.check()?;
+                    self.land_ready()?;
+                }
             }
         }
+    }
+
+    /// Takes what has landed, and waits for nothing: a frame that is ready meanwhile would count as late.
+    fn land_ready(&mut self) -> Result<(), Error> {
+        while self.outgoing.in_flight() > 0
+            && let Some(landed) = self.outgoing.landed(Instant::now())?
+        {
+            self.land(landed)?;
+        }
+        Ok(())
     }
 
     /// Sends a frame, or leaves it out.

@@ -617,6 +617,10 @@ impl Carry for Vrp {
         self.incoming.take(Some(Instant::now())).map_or(0, |incoming| incoming.missing())
     }
 
+    fn is_end_missing(&self) -> bool {
+        self.missing_at_end() > 0
+    }
+
     /// What came before is kept.
     fn look_for_break(&self) -> Result<(), Error> {
         self.check_own()?;

@@ -331,8 +331,9 @@ impl Connection {
     }
 
     /// Whether something was lost behind the last message that was received, where the peer has ended what it sends
-    /// ([`Connection::recv`] has returned `None`): of best effort over XTP and A1, which repeat nothing, as far as the receiver
-    /// can know. [`Received::missed`] says so of what lies before a message.
+    /// ([`Connection::recv`] has returned `None`): over VRP in order, of messages that were given up or refused, and of best effort
+    /// over XTP and A1, which repeat nothing, as far as the receiver can know. [`Received::missed`] says so of what lies before a
+    /// message.
     pub fn is_end_missing(&self) -> bool {
         self.carrier.is_end_missing()
     }

@@ -125,6 +125,7 @@ fn best_effort_is_promised_nothing_and_its_end_is_said_until_it_is_taken() {
             assert!(!closing.is_finished(), "the end is refused, too");
             while server.recv_timeout(LONG).unwrap().is_some() {}
             closing.join().unwrap().unwrap();
+            assert!(server.is_end_missing(), "the last were refused");
         });
     }
 }

@@ -1,22 +1,15 @@
 //! One engine [driven by hand](pinnace_testing::hand): a test, or a fuzzer, is its peer, its clock and its memory.
 #![allow(dead_code, unreachable_pub, reason = "every test file uses its own part")]
 
+#[path = "oracle.rs"]
+mod oracle;
+
 use core::time::Duration;
+pub use oracle::Endpoint;
 use pinnace_core::{Address, BufferId, Ecn, Time, TrainLimits};
-use pinnace_testing::hand::{Hand, Returned, STALE, Subject};
+use pinnace_testing::hand::{Hand, STALE};
 use pinnace_wire::zcrp::{Control, TRAILER_BYTES, Trailer, Unit};
-use pinnace_zcrp::{Config, Event, Receiver, ReceiverCounters, Refused, Sender, Zcrp};
-
-/// What tests of ZCRP know of it: they keep all buffers, to look at them.
-pub struct Endpoint;
-
-impl Subject for Endpoint {
-    type Engine = Zcrp;
-
-    fn returned(_: &Event) -> Returned {
-        Returned::Nothing
-    }
-}
+use pinnace_zcrp::{Config, Receiver, ReceiverCounters, Refused, Sender, Zcrp};
 
 pinnace_testing::half! {
     /// An engine, its clock and its memory.
@@ -25,15 +18,20 @@ pinnace_testing::half! {
 
 impl Half {
     pub fn new(engine: Zcrp) -> Self {
-        Self(Hand::new(engine, Endpoint))
+        Self(Hand::new(engine, Endpoint::default()))
     }
 
     pub fn sender(config: &Config) -> Self {
-        Self::new(Zcrp::new(Some(Sender::new(config.clone(), Time::ZERO)), None))
+        Self::new(Zcrp::new(Some(Sender::new(config.clone(), Time::ZERO)), None)).limited(config)
     }
 
     pub fn receiver(config: &Config) -> Self {
-        Self::new(Zcrp::new(None, Some(Receiver::new(config.clone()))))
+        Self::new(Zcrp::new(None, Some(Receiver::new(config.clone())))).limited(config)
+    }
+
+    fn limited(mut self, config: &Config) -> Self {
+        self.subject.is_limited = config.limit_amplification;
+        self
     }
 
     /// One datagram a train, one a read.
@@ -51,7 +49,18 @@ impl Half {
     /// Queues a message without looking at what the engine does about it.
     pub fn try_send(&mut self, data: &[u8]) -> Result<u64, Refused> {
         let buffer = self.memory.add(data.to_vec());
-        self.0.call(|e, now| e.sender_mut().expect("a sender").send(now, buffer, data.len() as u32))
+        // It is known before anything can be said about it.
+        let next = self.tx().next_number();
+        let kept = self.tx().check_room(1);
+        if kept.is_ok() {
+            self.subject.on_queued(next, buffer, data);
+        }
+        let given = self.0.call(|e, now| e.sender_mut().expect("a sender").send(now, buffer, data.len() as u32));
+        assert_eq!(given, kept.map(|()| next), "numbers are in call order");
+        if given.is_err() {
+            self.memory.forget(buffer);
+        }
+        given
     }
 
     pub fn send(&mut self, data: &[u8]) -> u64 {
@@ -60,7 +69,17 @@ impl Half {
 
     pub fn try_post(&mut self, capacity: usize) -> Result<u64, Refused> {
         let buffer = self.memory.add(vec![STALE; capacity]);
-        self.0.call(|e, now| e.receiver_mut().expect("a receiver").post(now, buffer, capacity as u32))
+        let next = self.rx().next_number();
+        let kept = self.rx().check_room(1);
+        if kept.is_ok() {
+            self.subject.on_posted(next, capacity);
+        }
+        let given = self.0.call(|e, now| e.receiver_mut().expect("a receiver").post(now, buffer, capacity as u32));
+        assert_eq!(given, kept.map(|()| next), "numbers are in call order");
+        if given.is_err() {
+            self.memory.forget(buffer);
+        }
+        given
     }
 
     pub fn post(&mut self, capacity: usize) -> u64 {

@@ -1,10 +1,11 @@
 //! What the fuzz targets do with their bytes. Shared by `fuzz/` and by the test that replays its corpora.
 //!
 //! Any bytes are a script: calls of the application, the passing of time, and datagrams of a peer that knows the protocol
-//! and lies. [`Half`] checks what always holds on the way; at the end every message must have ended once.
+//! and lies. [`Half`] checks what always holds on the way. What arrives must be what came; at the end every message must have
+//! ended once, and its memory have come back.
 #![allow(dead_code, unreachable_pub, reason = "every user uses its own part")]
 
-use crate::half::{Half, ack, flow, parse_unit, request, unit};
+use crate::half::{Half, ack, flow, parse_unit, plain_unit, request, unit};
 use core::time::Duration;
 use pinnace_core::{Engine, PathEvent, Time};
 use pinnace_testing::script::Script;
@@ -130,11 +131,19 @@ fn common_step(half: &mut Half, script: &mut Script<'_>, step: u8) -> bool {
     true
 }
 
-/// Which messages have ended; each once.
+/// Which messages have ended; each once. Their memory is the application's again.
+//= Z-20 test
 fn look_at_ends(half: &mut Half, ended: &mut BTreeSet<u64>) {
     for event in half.take_events() {
-        if let Event::Sent { number, .. } | Event::Received { number, .. } = event {
-            assert!(ended.insert(number), "message {number} ended twice");
+        let (number, buffer, size) = match event {
+            Event::Sent { number, buffer, .. } => (number, buffer, None),
+            Event::Received { number, buffer, result } => (number, buffer, result.ok()),
+            Event::SenderClosed(_) | Event::ReceiverClosed(_) => continue,
+        };
+        assert!(ended.insert(number), "message {number} ended twice");
+        let bytes = half.memory.end(buffer);
+        if let Some(size) = size {
+            half.subject.check_arrival(number, &bytes[..size as usize]);
         }
     }
 }
@@ -143,6 +152,12 @@ fn look_at_ends(half: &mut Half, ended: &mut BTreeSet<u64>) {
 fn check_ends(half: &mut Half, mut ended: BTreeSet<u64>, messages: u64) {
     look_at_ends(half, &mut ended);
     assert!(ended.into_iter().eq(0..messages), "a message never ended");
+    assert_eq!(half.memory.kept(), 0, "memory has not come back");
+}
+
+/// What a message holds: no two parts of it are alike.
+fn content(number: u64, size: usize) -> Vec<u8> {
+    (0..size).map(|at| (at % 251) as u8 ^ (at >> 8) as u8 ^ number as u8).collect()
 }
 
 /// What is withdrawn ends, and its numbers are free again.
@@ -176,7 +191,7 @@ pub fn sender(data: &[u8]) {
         match step {
             8..=9 => {
                 let size = usize::from(script.word()) >> (script.byte() % 12);
-                if let Ok(number) = half.try_send(&vec![messages as u8; size]) {
+                if let Ok(number) = half.try_send(&content(messages, size)) {
                     assert_eq!(number, messages, "numbers are in call order");
                     messages += 1;
                 }
@@ -212,6 +227,7 @@ pub fn sender(data: &[u8]) {
                 newest = unit.sequence;
             }
         }
+        look_at_ends(&mut half, &mut ended);
     }
     half.call(|engine| {
         if let Some(sender) = engine.sender_mut() {
@@ -242,7 +258,27 @@ fn lie(script: &mut Script<'_>, base: u32, newest: &mut u32, fragment: usize) ->
         is_last: flags & 2 != 0,
         refused: flags & 36 == 36,
     };
-    unit(&of, &vec![flags; length], usize::from(flags & 16 != 0) * 3)
+    unit(&of, &content(u64::from(flags), length), usize::from(flags & 16 != 0) * 3)
+}
+
+/// A message of some units as a sound sender sends it, or most of it.
+fn truth(script: &mut Script<'_>, base: u32, newest: &mut u32, fragment: usize) -> Vec<Vec<u8>> {
+    let (kind, count) = (script.byte(), 1 + usize::from(script.byte() % 12));
+    let message = base.wrapping_add(u32::from(kind % 8));
+    let data = content(u64::from(message), count * fragment - usize::from(script.byte()) % fragment);
+    let mut units: Vec<(u32, &[u8])> = (0..).zip(data.chunks(fragment)).collect();
+    if kind & 8 != 0 {
+        units.reverse();
+    }
+    units.rotate_left(usize::from(kind >> 4) % count);
+    if script.one_in(8) {
+        units.pop();
+    }
+    let travels = |(number, data)| {
+        *newest = newest.wrapping_add(1);
+        plain_unit(message, number, *newest, data, number as usize + 1 == count)
+    };
+    units.into_iter().map(travels).collect()
 }
 
 /// A receiver whose peer is the script.
@@ -250,7 +286,7 @@ pub fn receiver(data: &[u8]) {
     let mut script = Script::new(data);
     let mut half = Half::receiver(&config(&mut script));
     let fragment = [1, 2, 100, 100, 1444, 300][usize::from(script.byte() % 6)];
-    let (mut messages, mut newest) = (0u64, script.long());
+    let (mut messages, mut newest, mut ended) = (0u64, script.long(), BTreeSet::new());
     for _ in 0..MANY {
         if script.is_over() {
             break;
@@ -289,17 +325,25 @@ pub fn receiver(data: &[u8]) {
                 }
                 half.read(&train);
             }
-            _ if script.byte() > 250 => {
-                let now = half.now;
-                half.call(|engine| {
-                    if let Some(receiver) = engine.receiver_mut() {
-                        receiver.close(now);
-                    }
-                });
-            }
-            _ => {}
+            _ => match script.byte() {
+                251.. => {
+                    let now = half.now;
+                    half.call(|engine| {
+                        if let Some(receiver) = engine.receiver_mut() {
+                            receiver.close(now);
+                        }
+                    });
+                }
+                how => {
+                    // One by one, or in reads of equal datagrams.
+                    let train = truth(&mut script, base, &mut newest, fragment);
+                    let is_alone = |one: &Vec<u8>, next: &Vec<u8>| how % 4 != 0 && next.len() <= one.len();
+                    train.chunk_by(is_alone).for_each(|read| half.read(read));
+                }
+            },
         }
         half.take();
+        look_at_ends(&mut half, &mut ended);
     }
     let now = half.now;
     half.call(|engine| {
@@ -308,5 +352,5 @@ pub fn receiver(data: &[u8]) {
         }
     });
     half.millis(1000);
-    check_ends(&mut half, BTreeSet::new(), messages);
+    check_ends(&mut half, ended, messages);
 }

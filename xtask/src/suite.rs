@@ -3,6 +3,7 @@
 //! Most tests wait for most of their time, and `cargo test` runs one program after the other, so that a machine does nothing
 //! while the slowest test of each ends. What a program prints is shown when it has ended, whole, as `cargo test` shows it.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -70,6 +71,7 @@ pub(crate) fn run(root: &Path, programs: &[Program], variable: (&str, &str)) -> 
     // One more than there are processors: together they wait for a third of the time.
     let at_a_time = 1 + std::thread::available_parallelism().map_or(1, usize::from);
     let mut failed: Vec<&Program> = Vec::new();
+    let mut skipped = BTreeMap::new();
     let mut waiting = programs.iter();
     let mut running: Vec<Running<'_>> = Vec::new();
     loop {
@@ -87,7 +89,7 @@ pub(crate) fn run(root: &Path, programs: &[Program], variable: (&str, &str)) -> 
             match one.ended()? {
                 None => still.push(one),
                 Some(passed) => {
-                    one.show(root)?;
+                    count_skipped(&one.show(root)?, &mut skipped);
                     if !passed {
                         failed.push(one.program);
                     }
@@ -99,12 +101,22 @@ pub(crate) fn run(root: &Path, programs: &[Program], variable: (&str, &str)) -> 
     let arguments = ["test", "--workspace", "--locked", "--no-fail-fast", "--doc"];
     println!("$ cargo {}", arguments.join(" "));
     let documentation = Command::new(cargo()).current_dir(root).args(arguments).env(variable.0, variable.1).status()?;
+    for (why, count) in &skipped {
+        println!("skipped, {count} times: {why}");
+    }
     for program in &failed {
         println!("failed: {}", program.name(root));
     }
     ensure!(failed.is_empty(), "{} of {} programs of tests failed", failed.len(), programs.len());
     ensure!(documentation.success(), "examples in documentation failed");
     Ok(())
+}
+
+/// Adds what the tests of a program say that they skip (`pinnace_testing::skip`).
+fn count_skipped(said: &str, skipped: &mut BTreeMap<String, usize>) {
+    for (_, why) in said.lines().filter_map(|line| line.split_once("skipped: ")) {
+        *skipped.entry(why.to_owned()).or_default() += 1;
+    }
 }
 
 /// The cargo that runs this.
@@ -209,14 +221,30 @@ impl Running<'_> {
         Ok(Some(false))
     }
 
-    fn show(&self, root: &Path) -> Result<()> {
+    /// Shows what it printed, and returns it.
+    fn show(&self, root: &Path) -> Result<String> {
         let executable = &self.program.executable;
         let executable = executable.strip_prefix(root).unwrap_or(executable).display();
         let Ok(said) = fs::read(&self.output) else {
             bail!("{} has lost what it printed", self.program.name(root));
         };
         println!("     Running {} ({executable})", self.program.name(root));
-        println!("{}", String::from_utf8_lossy(&said));
-        Ok(())
+        let said = String::from_utf8_lossy(&said).into_owned();
+        println!("{said}");
+        Ok(said)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn what_is_skipped_is_counted_by_its_reason() {
+        let mut skipped = BTreeMap::new();
+        let said = "test one ... ok\nskipped: no veth\ntest two ... skipped: no veth\nok\nskipped: no tun\n";
+        super::count_skipped(said, &mut skipped);
+        let counts = [("no tun".to_owned(), 1), ("no veth".to_owned(), 2)];
+        assert_eq!(skipped.into_iter().collect::<Vec<_>>(), counts);
     }
 }

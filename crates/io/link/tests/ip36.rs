@@ -45,13 +45,27 @@ fn settle(local: &str) -> bool {
 /// A namespace of this thread, with both families on its loopback interface.
 fn namespace() -> bool {
     // SAFETY: changes this thread's namespace only, which ends with the test.
-    let done = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0
-        && run("link set lo up mtu 65536")
-        && V6.iter().all(|ip| run(&format!("addr add {ip}/128 dev lo nodad")) && settle(ip));
+    let done = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
     if !done {
         pinnace_testing::skip::host(format_args!("no network namespace here ({})", std::io::Error::last_os_error()));
+        return false;
     }
-    done
+    if Command::new("ip").arg("-V").output().is_err() {
+        pinnace_testing::skip::program("no `ip` here");
+        return false;
+    }
+    assert!(run("link set lo up mtu 65536"));
+    assert!(V6.iter().all(|ip| run(&format!("addr add {ip}/128 dev lo nodad")) && settle(ip)));
+    true
+}
+
+/// A device in this namespace, if the kernel has such: nothing else about it is a reason to skip a test.
+fn device(add: &str) -> bool {
+    let made = run(add);
+    if !made {
+        pinnace_testing::skip::host(format_args!("no such device here: `ip {add}`"));
+    }
+    made
 }
 
 fn bind(local: &str) -> Ip36Link {
@@ -504,6 +518,14 @@ fn stay_on_one_processor() {
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
 }
 
+/// Gives an interface the addresses of `host`, and waits until it has them.
+fn bring_up(interface: &str, host: u8) {
+    assert!(run(&format!("addr add 10.36.0.{host}/24 dev {interface}")));
+    assert!(run(&format!("addr add fd36::{host}/64 dev {interface} nodad")));
+    assert!(run(&format!("link set {interface} up")));
+    assert!(settle(&format!("fd36::{host}")), "fd36::{host} never comes");
+}
+
 /// Two ends in two network namespaces with a veth between them.
 fn veth(mtu: usize) -> Option<[[Ip36Link; 2]; 2]> {
     if !namespace() {
@@ -513,21 +535,18 @@ fn veth(mtu: usize) -> Option<[[Ip36Link; 2]; 2]> {
     let here = unsafe { libc::syscall(libc::SYS_gettid) };
     let (to_us, from_there) = mpsc::channel();
     let there = std::thread::spawn(move || {
-        let made = namespace()
-            && run(&format!("link add vb mtu {mtu} type veth peer name va mtu {mtu} netns {here}"))
-            && run("addr add 10.36.0.2/24 dev vb")
-            && run("addr add fd36::2/64 dev vb nodad")
-            && run("link set vb up")
-            && settle("fd36::2");
+        let made =
+            namespace() && device(&format!("link add vb mtu {mtu} type veth peer name va mtu {mtu} netns {here}"));
+        if made {
+            bring_up("vb", 2);
+        }
         to_us.send(made).unwrap();
         made.then(|| [("10.36.0.2", "10.36.0.1"), ("fd36::2", "fd36::1")].map(|(local, peer)| connect(local, peer)))
     });
-    let made = from_there.recv().unwrap()
-        && run("addr add 10.36.0.1/24 dev va")
-        && run("addr add fd36::1/64 dev va nodad")
-        && run("link set va up")
-        && settle("fd36::1");
-    let there = there.join().unwrap().filter(|_| made)?;
+    if from_there.recv().expect("it is up there") {
+        bring_up("va", 1);
+    }
+    let there = there.join().unwrap()?;
     Some([["10.36.0.1", "fd36::1"].map(bind), there])
 }
 
@@ -583,17 +602,16 @@ fn behind_a_queue() -> Option<(Ip36Link, Ip36Link)> {
     let here = unsafe { libc::gettid() };
     // Of the other host its socket is what stays.
     let far = std::thread::spawn(move || {
-        let has_wire = namespace()
-            && run(&format!("link add q1 type veth peer name q0 netns {here}"))
-            && run("addr add 10.36.0.2/24 dev q1")
-            && run("link set q1 up");
-        has_wire.then(|| bind("10.36.0.2"))
+        let has_wire = namespace() && device(&format!("link add q1 type veth peer name q0 netns {here}"));
+        has_wire.then(|| {
+            assert!(run("addr add 10.36.0.2/24 dev q1") && run("link set q1 up"));
+            bind("10.36.0.2")
+        })
     });
     let far = far.join().unwrap()?;
     let bucket = "qdisc replace dev q0 root tbf rate 100mbit burst 32kb limit 1514000";
-    let is_slow = run("addr add 10.36.0.1/24 dev q0")
-        && run("link set q0 up")
-        && Command::new("tc").args(bucket.split(' ')).status().is_ok_and(|status| status.success());
+    assert!(run("addr add 10.36.0.1/24 dev q0") && run("link set q0 up"));
+    let is_slow = Command::new("tc").args(bucket.split(' ')).status().is_ok_and(|status| status.success());
     if !is_slow {
         pinnace_testing::skip::host("no token bucket here");
     }

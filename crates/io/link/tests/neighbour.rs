@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use support::{receive_bytes, send_bytes};
-use wire::{MAC_A, MAC_B, namespace, run, two_hosts};
+use wire::{MAC_A, MAC_B, device, namespace, run, two_hosts};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -124,7 +124,7 @@ fn what_is_not_on_the_same_link_is_refused() {
 
 #[test]
 fn an_interface_that_has_or_asks_for_no_link_addresses_is_refused() {
-    if !namespace() || !run("tuntap add dev tun9 mode tun") {
+    if !namespace() || !device("tuntap add dev tun9 mode tun") {
         return;
     }
     assert!(run("addr add 10.50.0.1/24 dev tun9") && run("link set tun9 up"));

@@ -20,11 +20,26 @@ pub(crate) fn run(arguments: &str) -> bool {
 /// A namespace of this thread.
 pub(crate) fn namespace() -> bool {
     // SAFETY: changes this thread's namespace only, which ends with the test.
-    let done = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0 && run("link set lo up");
+    let done = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
     if !done {
         pinnace_testing::skip::host(format_args!("no network namespace here ({})", std::io::Error::last_os_error()));
+        return false;
     }
-    done
+    if Command::new("ip").arg("-V").output().is_err() {
+        pinnace_testing::skip::program("no `ip` here");
+        return false;
+    }
+    assert!(run("link set lo up"));
+    true
+}
+
+/// A device in this namespace, if the kernel has such: nothing else about it is a reason to skip a test.
+pub(crate) fn device(add: &str) -> bool {
+    let made = run(add);
+    if !made {
+        pinnace_testing::skip::host(format_args!("no such device here: `ip {add}`"));
+    }
+    made
 }
 
 /// A veth queues packets for the processor that sends them, so a thread that moves meanwhile changes their order.
@@ -41,11 +56,13 @@ pub(crate) fn stay_on_one_processor() {
 /// A namespace of this thread with both ends of a veth in it, `va` and `vb`, and no internet addresses.
 pub(crate) fn wire(mtu: usize) -> bool {
     stay_on_one_processor();
-    namespace()
-        && run(&format!("link add va mtu {mtu} type veth peer name vb mtu {mtu}"))
-        && SET_MACS.iter().all(|command| run(command))
-        && ["va", "vb"].iter().all(|name| run(&format!("link set {name} addrgenmode none up")))
-        && carries([&Raw::open("va"), &Raw::open("vb")])
+    if !namespace() || !device(&format!("link add va mtu {mtu} type veth peer name vb mtu {mtu}")) {
+        return false;
+    }
+    assert!(SET_MACS.iter().all(|command| run(command)));
+    assert!(["va", "vb"].iter().all(|name| run(&format!("link set {name} addrgenmode none up"))));
+    assert!(carries([&Raw::open("va"), &Raw::open("vb")]), "nothing crosses the wire");
+    true
 }
 
 /// Waits until frames cross in both directions: the kernel starts an interface's queue a little after it has a carrier, and
@@ -94,23 +111,29 @@ pub(crate) fn two_hosts(mtu: usize) -> Option<Far> {
     std::thread::spawn(move || todo.into_iter().for_each(|job| job()));
     let far = Far { jobs };
     let made = far.call(move || {
-        namespace()
-            && run(&format!("link add vb mtu {mtu} type veth peer name va mtu {mtu} netns {here}"))
-            && run(SET_MACS[1])
-            && run("addr add 10.36.0.2/24 dev vb")
-            && run("addr add fd36::2/64 dev vb nodad")
-            && run("link set vb up")
-            && settle("fd36::2")
-    }) && run(SET_MACS[0])
-        && run("addr add 10.36.0.1/24 dev va")
-        && run("addr add fd36::1/64 dev va nodad")
-        && run("link set va up")
-        && settle("fd36::1");
+        if !namespace() || !device(&format!("link add vb mtu {mtu} type veth peer name va mtu {mtu} netns {here}")) {
+            return false;
+        }
+        assert!(run(SET_MACS[1]));
+        bring_up("vb", 2);
+        true
+    });
     if !made {
         return None;
     }
+    assert!(run(SET_MACS[0]));
+    bring_up("va", 1);
     let ends = [Raw::open("va"), far.call(|| Raw::open("vb"))];
-    carries([&ends[0], &ends[1]]).then_some(far)
+    assert!(carries([&ends[0], &ends[1]]), "nothing crosses the wire");
+    Some(far)
+}
+
+/// Gives an interface the addresses of `host`, and waits until it has them.
+fn bring_up(interface: &str, host: u8) {
+    assert!(run(&format!("addr add 10.36.0.{host}/24 dev {interface}")));
+    assert!(run(&format!("addr add fd36::{host}/64 dev {interface} nodad")));
+    assert!(run(&format!("link set {interface} up")));
+    assert!(settle(&format!("fd36::{host}")), "fd36::{host} never comes");
 }
 
 /// Waits until an address of IPv6 that was given to this host is really there: the kernel routes to it a little later.

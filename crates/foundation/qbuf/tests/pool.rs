@@ -351,6 +351,57 @@ fn wrapping_takes_any_address_of_a_run_and_wires_its_pages() {
     assert_eq!(handle.wrap_qbuf(last).is_wired(), elsewhere.warnings().is_empty());
 }
 
+/// Bytes that this process has wired.
+fn wired() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmLck:")).expect("Linux says so");
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+}
+
+//= B-8, B-10 test
+#[test]
+fn pages_are_wired_while_they_are_wrapped_and_no_longer() {
+    const ALONE: &str = "PINNACE_WIRES_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        // Others of this process wire pages, too.
+        let arguments = ["pages_are_wired_while_they_are_wrapped_and_no_longer", "--exact", "--nocapture"];
+        let mut itself = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = itself.args(arguments).env(ALONE, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{} {said}", String::from_utf8_lossy(&output.stdout));
+        eprint!("{said}");
+        return;
+    }
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+    if limit.is_some_and(|bytes| bytes < 256 << 10) {
+        pinnace_testing::skip::host(format_args!("{limit:?} bytes may be wired"));
+        return;
+    }
+    for variant in VARIANTS {
+        let pool = small(variant, 2);
+        let handle = pool.register();
+        let qbuf = pool.alloc(3 * 4096).unwrap();
+        // The control structure, but not what the application has.
+        let before = wired();
+        let wrapped = handle.wrap_qbuf(qbuf);
+        assert_eq!((wrapped.is_wired(), wired() - before), (true, 3 * 4096));
+        let (pointer, _) = pool.alloc(4096).unwrap().into_raw();
+        let another = handle.wrap(pointer, 100).unwrap();
+        assert_eq!((another.is_wired(), wired() - before), (true, 4 * 4096));
+        drop(wrapped);
+        assert_eq!(wired() - before, 4096);
+        drop(another);
+        assert_eq!((wired(), pool.warnings().len()), (before, 0));
+    }
+    let pool = Pool::create(&PoolOptions { zones: 1, wired: true, ..PoolOptions::default() }).unwrap();
+    let all = wired();
+    assert!(pool.warnings().is_empty() && all >= 32 * 4096, "{all} bytes of a pool that is wired for good");
+    drop(pool.register().wrap_qbuf(pool.alloc(4096).unwrap()));
+    assert_eq!(wired(), all);
+    drop(pool);
+    assert_eq!(wired(), 0);
+}
+
 //= B-6 test
 #[test]
 fn in_a_guarded_pool_the_transport_has_another_address() {

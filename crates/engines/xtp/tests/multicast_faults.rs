@@ -242,6 +242,32 @@ fn a_dreq_to_a_group_is_answered_when_the_data_are_delivered() {
 
 //= X-22 test
 #[test]
+fn who_takes_less_than_somebody_has_said_answers_too() {
+    // What the other one says that it takes, beside what the member does; and what it has.
+    for (more, had, is_silent) in
+        [(1, 1000, false), (1 << 20, 1000, false), (0, 1000, true), (-1, 1000, true), (0, 999, true)]
+    {
+        let (mut world, sights) = standing(1);
+        let first = sights.borrow()[0].header;
+        let own = sights.borrow().iter().rev().find(|it| it.from == MEMBER).expect("it has answered").clone();
+        let Body::Status(Status { alloc, .. }) = own.body() else { panic!("{own:?}") };
+        let context = *world.application(SENDER).seen.keys().next().expect("open");
+        let sync = world.engine(SENDER).facts(context).expect("open").sync.wrapping_add(1);
+        let (end, value) = (first.seq.wrapping_add(1000), first.key.value);
+        let ask = header(Kind::Cntl, Key { rtn: false, value }, Options::MULTI | Options::SREQ, sync, end);
+        world.inject_to(SENDER.address(), MEMBER, GROUP, &status(&ask, 0, 0, 0, &[]));
+        let answer = header(Kind::Cntl, Key { rtn: true, value }, Options::MULTI, 0, 0);
+        let said = status(&answer, first.seq.wrapping_add(had), alloc.wrapping_add_signed(more), sync, &[]);
+        world.inject_to(STRANGER, MEMBER, GROUP, &said);
+        run(&mut world, 1030);
+        let is_answer = |it: &&Sight| matches!(it.body(), Body::Status(status) if status.echo == sync);
+        let answers = sights.borrow().iter().filter(|it| it.from == MEMBER).filter(is_answer).count();
+        assert_eq!(answers, usize::from(!is_silent), "{more} more, {had} bytes");
+    }
+}
+
+//= X-22 test
+#[test]
 fn a_join_that_is_denied_is_not_repeated() {
     let (mut world, sights) = standing(1);
     let strange = header(Kind::Data, Key { rtn: false, value: 12_345 }, Options::MULTI, 0, 0);

@@ -209,7 +209,6 @@ fn clean_client(world: &World) {
     assert_eq!((world.engine(CLIENT).connections(), world.engine(CLIENT).bytes()), (0, 0));
 }
 
-//= A-8 test
 #[test]
 fn an_idle_peer_that_vanished_is_noticed() {
     let mut world = world(5, reliable(), "", Program::listening(vec![], None), open_only());
@@ -226,7 +225,6 @@ fn an_idle_peer_that_vanished_is_noticed() {
     clean_client(&world);
 }
 
-//= A-8 test
 #[test]
 fn a_peer_that_is_asked_early_is_missed_as_soon_as_it_has_been_silent_for_so_long() {
     let mut world = world(5, reliable(), "delay=5ms", Program::listening(vec![], None), open_only());

@@ -303,7 +303,6 @@ mod tests {
     }
 
     //= X-12 test
-    //= A-8 test
     #[test]
     fn doubling_stops_after_the_configured_number() {
         let xtp = RttConfig { max_doublings: 4, ..<_>::default() };

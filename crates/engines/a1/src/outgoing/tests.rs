@@ -464,7 +464,6 @@ fn answer_question(outgoing: &mut Outgoing, now: Time) {
     assert_eq!(outgoing.on_report(now, acked, edge), Acked::default());
 }
 
-//= A-6 test
 #[test]
 fn answers_to_questions_do_not_put_off_the_repetition() {
     let mut outgoing = outgoing(terms());

@@ -323,7 +323,6 @@ fn a_diag_that_decides_nothing_is_not_the_one_that_ended_the_context() {
     }
 }
 
-//= X-1 test
 #[test]
 fn shutting_down_is_said_once_to_everybody() {
     for codec in CODECS {

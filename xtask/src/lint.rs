@@ -18,13 +18,23 @@ const BANNED: &[(&[&str], &str)] = &[
     (&["Instant", "now"], "pure crates have no clock: time is passed in"),
     (&["SystemTime", "now"], "pure crates have no clock: time is passed in"),
     (&["thread", "sleep"], "an engine never blocks: it says in poll_at when to call it"),
+    (&["UNIX_EPOCH"], "pure crates have no clock: time is passed in"),
     (&["thread", "spawn"], "an engine has no threads: a driver calls it"),
+    (&["thread", "scope"], "an engine has no threads: a driver calls it"),
+    (&["thread", "Builder"], "an engine has no threads: a driver calls it"),
     (&["std", "net"], "pure crates open no sockets; core::net has the address types"),
     (&["std", "env"], "pure crates read no environment: they are configured"),
     (&["thread_local"], "pure crates have no global state: the same input gives the same trace"),
     (&["OnceLock"], "pure crates have no global state: the same input gives the same trace"),
     (&["LazyLock"], "pure crates have no global state: the same input gives the same trace"),
+    (&["atomic"], "pure crates have no global state, and share none: whoever drives an engine has it alone"),
+    (&["Mutex"], "pure crates have no global state, and share none: whoever drives an engine has it alone"),
+    (&["RwLock"], "pure crates have no global state, and share none: whoever drives an engine has it alone"),
 ];
+
+/// The same, which their tests may name: they read the published vectors.
+const BANNED_BUT_IN_TESTS: &[(&[&str], &str)] =
+    &[(&["std", "fs"], "pure crates read no files: what they work on is passed in")];
 
 /// The folders under `crates/`, and a file, whose code may say `unsafe`: they talk to the kernel or to C, or share memory.
 const UNSAFE_FOLDERS: &[&str] = &[
@@ -101,7 +111,8 @@ fn size_problem(file: &SourceFile) -> Result<Option<String>> {
 fn purity_problems(file: &SourceFile) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     for path in source::paths(&source::tokens(file)?) {
-        for (banned, why) in BANNED.iter().filter(|(banned, _)| path.contains(banned)) {
+        let others = BANNED_BUT_IN_TESTS.iter().filter(|_| !file.is_test());
+        for (banned, why) in BANNED.iter().chain(others).filter(|(banned, _)| path.contains(banned)) {
             problems.push(format!("{}:{}: `{}`: {why}", file.path.display(), path.line, banned.join("::")));
         }
     }
@@ -159,6 +170,26 @@ mod tests {
         assert!(found[0].starts_with("a.rs:1: `std::net`"));
         assert!(found[1].starts_with("a.rs:3: `Instant::now`"));
         assert!(found[2].starts_with("a.rs:4: `unsafe`"));
+    }
+
+    #[test]
+    fn threads_files_and_what_is_shared_are_impure() {
+        for (text, name) in [
+            ("fn f() { std::thread::scope(|scope| {}) }", "thread::scope"),
+            ("fn f() { std::thread::Builder::new(); }", "thread::Builder"),
+            ("fn f() { std::time::UNIX_EPOCH.elapsed(); }", "UNIX_EPOCH"),
+            ("static COUNT: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);", "atomic"),
+            ("static SHARED: std::sync::Mutex<u8> = std::sync::Mutex::new(0);", "Mutex"),
+            ("static SHARED: RwLock<u8> = RwLock::new(0);", "RwLock"),
+            ("use std::{fs, vec::Vec};", "std::fs"),
+        ] {
+            let found = purity_problems(&file("a.rs", text)).expect("tokens");
+            assert!(
+                !found.is_empty() && found.iter().all(|it| it.starts_with(&format!("a.rs:1: `{name}`"))),
+                "{found:?}"
+            );
+        }
+        assert!(purity_problems(&file("src/tests/a.rs", "use std::fs;")).expect("tokens").is_empty());
     }
 
     #[test]

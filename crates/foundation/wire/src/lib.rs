@@ -9,6 +9,7 @@
 pub mod a1;
 pub mod checksum;
 #[cfg(test)]
+#[path = "tests/vectors.rs"]
 mod vectors;
 pub mod vrp;
 pub mod xtp;

@@ -1,5 +1,5 @@
 //! The rules of ARCHITECTURE.md that clippy does not know: the size of files, the purity of `wire`, `core` and the
-//! engines, where `unsafe` may stand, the floors, and the specifications being there.
+//! engines, where `unsafe` may stand, the floors, the fuzz targets, and the specifications being there.
 
 use std::fs;
 use std::path::Path;
@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use crate::floors;
+use crate::fuzz;
 use crate::source::{self, SourceFile};
 
 /// A file is one idea, and an idea is not longer than this. Tests do not count.
@@ -72,6 +73,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     problems.extend(clippy_problems(root, &pure));
     problems.extend(floors::problems(root)?);
     problems.extend(floors::unexplained(root)?);
+    problems.extend(fuzz::problems(root)?);
     let missing = SPECIFICATIONS.iter().filter(|name| !root.join("specs").join(name).is_file());
     problems.extend(missing.map(|name| format!("specs/{name} is missing")));
     if problems.is_empty() {

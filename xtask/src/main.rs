@@ -9,6 +9,7 @@
 
 mod ci;
 mod floors;
+mod fuzz;
 mod goals;
 mod install;
 mod lint;

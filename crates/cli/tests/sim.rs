@@ -325,6 +325,7 @@ fn help_documents_the_network_language() {
     for key in [
         "rate=",
         "queue=",
+        "bucket=",
         "ecn=",
         "delay=",
         "jitter=",
@@ -342,8 +343,25 @@ fn help_documents_the_network_language() {
     ] {
         assert!(text.contains(key), "{key}");
     }
-    // The examples work.
-    for example in text.lines().filter_map(|line| line.strip_prefix("  pinnace sim --network rate=50mbit")) {
-        assert!(example.contains("partition="), "{example}");
+}
+
+#[test]
+fn the_examples_of_help_work() {
+    let output = sim(&["--help"]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    let (_, examples) = text.split_once("Examples:\n").expect("examples");
+    let examples: Vec<&str> = examples.lines().map_while(|line| line.strip_prefix("  pinnace sim")).collect();
+    assert!(examples.len() > 5, "{examples:?}");
+    let folder = tempfile::tempdir().expect("a folder");
+    for example in examples {
+        let (arguments, comment) = example.split_once('#').unwrap_or((example, ""));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pinnace"));
+        // All five take as long as all other examples together.
+        let less: &[&str] = if arguments.contains("zcrp,") { &["--count", "4"] } else { &[] };
+        let command = command.arg("sim").args(arguments.split_whitespace()).args(less).current_dir(folder.path());
+        let output = command.output().expect("the program starts");
+        let code = comment.split_once("exit code ").map_or(0, |(_, code)| code.trim().parse().expect("a number"));
+        assert_eq!(output.status.code(), Some(code), "{example}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(!output.stdout.is_empty(), "{example}");
     }
 }

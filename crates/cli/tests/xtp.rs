@@ -388,26 +388,18 @@ fn a_port_that_is_taken_is_reported_in_one_line() {
 
 #[test]
 fn protocol_36_carries_every_service() {
-    let Some(_alone) = protocol_36() else { return };
+    let Some(alone) = protocol_36() else { return };
+    let [at, other, third] = ["7001", "7002", "7003"].map(|port| format!("{}:{port}", alone.host));
     for codec in CODECS {
         for service in STREAMS.iter().chain(&SINGLES) {
-            let listening = Listening::start(&[
-                "xtp",
-                "listen",
-                "127.0.0.1:7001",
-                "--link",
-                "ip36",
-                "--codec",
-                codec,
-                "--count",
-                "1",
-            ]);
+            let listening =
+                Listening::start(&["xtp", "listen", &at, "--link", "ip36", "--codec", codec, "--count", "1"]);
             let size = if service.ends_with("dgram") { "1000" } else { "300000" };
             let sent = run(&[
                 "xtp",
                 "send",
                 "--to",
-                "127.0.0.1:7001",
+                &at,
                 "--size",
                 size,
                 "--link",
@@ -427,13 +419,13 @@ fn protocol_36_carries_every_service() {
         }
     }
     // Another port of a host that is there.
-    let listening = Listening::start(&["xtp", "listen", "--bind", "127.0.0.1:7001", "--link", "ip36"]);
-    let sent = run(&["xtp", "send", "--to", "127.0.0.1:7002", "--size", "9", "--link", "ip36"]);
+    let listening = Listening::start(&["xtp", "listen", "--bind", &at, "--link", "ip36"]);
+    let sent = run(&["xtp", "send", "--to", &other, "--size", "9", "--link", "ip36"]);
     let error = text(&sent.stderr);
     assert_eq!((sent.status.code(), error.lines().count()), (Some(3), 1), "{error}");
-    assert!(error.contains("nobody listens at 127.0.0.1:7002"), "{error}");
+    assert!(error.contains(&format!("nobody listens at {other}")), "{error}");
     // A second owner of the protocol.
-    let second = run(&["xtp", "listen", "127.0.0.1:7003", "--link", "ip36"]);
+    let second = run(&["xtp", "listen", &third, "--link", "ip36"]);
     let error = text(&second.stderr);
     assert_eq!((second.status.code(), error.lines().count()), (Some(1), 1), "{error}");
     assert!(error.contains("one process owns protocol 36"), "{error}");

@@ -342,10 +342,18 @@ pub(crate) fn many_senders(protocol: &str, listening: Listening) {
     assert_eq!(received, printed);
 }
 
+/// Protocol 36 of an address.
+pub(crate) struct Protocol36 {
+    _owner: MutexGuard<'static, ()>,
+    /// The address: no other process of tests uses it.
+    pub(crate) host: String,
+    /// What this thread starts is in a network namespace of its own, from now on.
+    pub(crate) is_apart: bool,
+}
+
 /// Raw sockets need a right, and protocol 36 of an address has one owner at a time: so have the tests. Those of other
-/// processes own theirs elsewhere: from here on what this thread starts is in a network namespace of its own, if it may be.
-#[allow(clippy::print_stderr, reason = "a test that is left out says so")]
-pub(crate) fn protocol_36() -> Option<MutexGuard<'static, ()>> {
+/// processes own theirs elsewhere.
+pub(crate) fn protocol_36() -> Option<Protocol36> {
     static OWNER: Mutex<()> = Mutex::new(());
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:")).map(str::trim).expect("a line");
@@ -354,8 +362,13 @@ pub(crate) fn protocol_36() -> Option<MutexGuard<'static, ()>> {
         return None;
     }
     let ip = |args: &str| Command::new("ip").args(args.split(' ')).output().is_ok_and(|output| output.status.success());
-    if ip("-V") && unshare(CloneFlags::CLONE_NEWNET).is_ok() {
+    let is_apart = ip("-V") && unshare(CloneFlags::CLONE_NEWNET).is_ok();
+    let host = if is_apart {
         assert!(ip("link set lo up"), "loopback of a namespace of our own");
-    }
-    Some(OWNER.lock().unwrap_or_else(PoisonError::into_inner))
+        "127.0.0.1".to_owned()
+    } else {
+        let [.., high, low] = std::process::id().to_be_bytes();
+        format!("127.36.{high}.{low}")
+    };
+    Some(Protocol36 { _owner: OWNER.lock().unwrap_or_else(PoisonError::into_inner), host, is_apart })
 }

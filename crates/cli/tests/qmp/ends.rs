@@ -124,26 +124,24 @@ fn a_refusal_says_why() {
 
 #[test]
 fn protocol_36_carries_it() {
-    let Some(_alone) = protocol_36() else { return };
-    let listen = |port: &str| {
-        let at = format!("127.0.0.1:{port}");
-        crate::common::Listening::start(&["qmp", "listen", &at, "--link", "ip36", "--count", "2"])
-    };
-    let listening = listen("7001");
-    let send = ["qmp", "send", "--to", "127.0.0.1:7001", "--link", "ip36", "--size", "300000", "--count", "2"];
+    let Some(alone) = protocol_36() else { return };
+    let [at, other, third] = ["7001", "7002", "7003"].map(|port| format!("{}:{port}", alone.host));
+    let listen = || crate::common::Listening::start(&["qmp", "listen", &at, "--link", "ip36", "--count", "2"]);
+    let listening = listen();
+    let send = ["qmp", "send", "--to", &at, "--link", "ip36", "--size", "300000", "--count", "2"];
     let sent = run(&send);
     assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
     let (code, out, err) = listening.finish();
     assert_eq!((code, &*err), (Some(0), ""));
     assert_eq!(out, line(&content(0, 300_000)) + &line(&content(1, 300_000)));
     // Another port of a host that is there.
-    let listening = listen("7001");
-    let sent = run(&["qmp", "send", "--to", "127.0.0.1:7002", "--size", "9", "--link", "ip36"]);
+    let listening = listen();
+    let sent = run(&["qmp", "send", "--to", &other, "--size", "9", "--link", "ip36"]);
     let error = text(&sent.stderr);
     assert_eq!((sent.status.code(), error.lines().count()), (Some(3), 1), "{error}");
-    assert!(error.contains("nobody listens at 127.0.0.1:7002"), "{error}");
+    assert!(error.contains(&format!("nobody listens at {other}")), "{error}");
     // A second owner of the protocol.
-    let second = run(&["qmp", "listen", "127.0.0.1:7003", "--link", "ip36"]);
+    let second = run(&["qmp", "listen", &third, "--link", "ip36"]);
     let error = text(&second.stderr);
     assert_eq!((second.status.code(), error.lines().count()), (Some(1), 1), "{error}");
     assert!(error.contains("one process owns protocol 36"), "{error}");

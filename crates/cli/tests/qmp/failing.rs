@@ -9,12 +9,15 @@ use tempfile::NamedTempFile;
 #[test]
 fn nobody_there_is_reported_in_time() {
     let begun = Instant::now();
+    // Nobody has it, and nobody gets it: what the kernel chooses is another one for a while.
+    let closed = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).unwrap().to_string();
     // A closed port says so; an address that swallows everything does not.
-    for (to, words) in [("127.0.0.1:9", "qmp listen"), ("192.0.2.9:9", "192.0.2.9:9")] {
+    for (to, words) in [(&*closed, "qmp listen"), ("192.0.2.9:9", "192.0.2.9:9")] {
         let sent = run(&["qmp", "send", "--to", to, "--size", "1", "--timeout", "0.7"]);
         let error = text(&sent.stderr);
         assert_eq!(error.lines().count(), 1, "{error}");
-        if error.contains("Network is unreachable") {
+        if to != closed && error.contains("Network is unreachable") {
+            pinnace_testing::skip::host(format_args!("no route to {to}"));
             continue;
         }
         assert_eq!(sent.status.code(), Some(3), "{to}: {error}");

@@ -9,8 +9,8 @@ use tempfile::TempDir;
 
 /// What both programs begin with; the server listens at `port`.
 const COMMON: &str = "
-import socket, sys, time
-port = int(sys.argv[1])
+import os, socket, sys, time
+port, folder = int(sys.argv[1]), sys.argv[2]
 def listening():
     s = socket.socket()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -38,10 +38,11 @@ fn run(port: u16, server: &str, asks: &str) -> Option<Ran> {
     let python = python.to_str().expect("UTF-8");
     let number = port.to_string();
     let [server, asks] = [server, asks].map(|text| format!("{COMMON}{text}"));
-    let words = [python, "-u", "-c", &server, &number];
+    let shared = folder.path().to_str().expect("UTF-8");
+    let words = [python, "-u", "-c", &server, &number, shared];
     let server = Server::start(through(true, &at(&hosts.far), &words), folder.path(), port, true);
     wait_until("a listener for other hosts", || server.said().contains("QMP, for other hosts"));
-    let (out, said) = client(through(true, &at(&hosts.near), &[python, "-u", "-c", &asks, &number]));
+    let (out, said) = client(through(true, &at(&hosts.near), &[python, "-u", "-c", &asks, &number, shared]));
     assert!(said.contains("by QMP"), "{said}");
     Some(Ran { server, out, said, folder, hosts })
 }
@@ -219,6 +220,7 @@ time.sleep(0.1)
 c.close()
 time.sleep(1)
 s = listening()
+open(folder + '/listens-again', 'w').close()
 c, _ = s.accept()
 c.send(b'again')
 ";
@@ -231,7 +233,11 @@ try:
     print(s.recv(5) or 'ended')
 except ConnectionError:
     print('reset')
-time.sleep(2)
+for _ in range(200):
+    if os.path.exists(folder + '/listens-again'):
+        break
+    time.sleep(0.1)
+time.sleep(1)
 print(connected().recv(5).decode())
 ";
     let Some(ran) = run(7954, server, asks) else { return };

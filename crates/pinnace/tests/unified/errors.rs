@@ -219,19 +219,22 @@ fn whoever_has_broken_off_is_told_so_by_whatever_method() {
 #[test]
 fn whoever_has_broken_off_is_not_told_that_the_other_end_has_too() {
     for method in [Method::Zcrp, Method::Vrp] {
-        let pair = pair_of(method, &"direction=duplex".parse().unwrap());
-        for from in [&pair.client, &pair.server] {
-            drop(from.send(vec![1; 100_000]).unwrap());
-        }
-        pair.client.abort();
-        let begin = std::time::Instant::now();
-        while let Ok(()) | Err(Error::Timeout) = pair.server.close(Duration::ZERO) {
-            assert!(begin.elapsed() < LONG, "{method}: it does not learn of it");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let begin = std::time::Instant::now();
-        pair.server.abort();
-        assert!(begin.elapsed() < Duration::from_millis(150), "{method}: {:?}", begin.elapsed());
+        let took = pinnace_testing::least_of(5, || {
+            let pair = pair_of(method, &"direction=duplex".parse().unwrap());
+            for from in [&pair.client, &pair.server] {
+                drop(from.send(vec![1; 100_000]).unwrap());
+            }
+            pair.client.abort();
+            let begin = std::time::Instant::now();
+            while let Ok(()) | Err(Error::Timeout) = pair.server.close(Duration::ZERO) {
+                assert!(begin.elapsed() < LONG, "{method}: it does not learn of it");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let begin = std::time::Instant::now();
+            pair.server.abort();
+            begin.elapsed().as_secs_f64()
+        });
+        assert!(took < 0.15, "{method}: {took} s");
     }
 }
 

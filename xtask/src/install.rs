@@ -5,6 +5,7 @@
 //! | `pinnace` | `bin` |
 //! | `libpinnace.so.0.1.0`, its links `libpinnace.so.0` and `libpinnace.so`, `libpinnace.a` | `lib` |
 //! | the headers | `include/pinnace` |
+//! | `libpinnace_preload.so`, which `pinnace run` loads (Linux) | `lib/pinnace` |
 //! | `pinnace.pc` | `lib/pkgconfig` |
 //! | manual pages | `share/man/man1`, `share/man/man3`, ... |
 //! | completions | `share/bash-completion/completions`, `share/zsh/site-functions`, `share/fish/vendor_completions.d` |
@@ -22,6 +23,9 @@ use xshell::{Shell, cmd};
 
 /// The version of the library's binary interface, as crates/bindings/c/build.rs names it.
 const INTERFACE: u32 = 0;
+
+/// Whether `pinnace run` is for this system.
+const HAS_RUN: bool = cfg!(target_os = "linux");
 
 /// How it is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -92,8 +96,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     shell.change_dir(root);
     if !options.no_build {
         let profile = options.profile.name();
-        cmd!(shell, "cargo build --locked --profile {profile} --target-dir {target} -p pinnace-cli -p pinnace-c")
-            .run()?;
+        let preload = if HAS_RUN { &["-p", "pinnace-preload"][..] } else { &[] };
+        let what = ["-p", "pinnace-cli", "-p", "pinnace-c"].iter().chain(preload);
+        cmd!(shell, "cargo build --locked --profile {profile} --target-dir {target} {what...}").run()?;
     }
     let items = items(root, &shell, &target.join(options.profile.folder()), &options.prefix)?;
     let base = base(options)?;
@@ -141,6 +146,11 @@ fn items(root: &Path, shell: &Shell, built: &Path, prefix: &Path) -> Result<Vec<
     add("lib/libpinnace.so".into(), Content::Link(soname));
     add("lib/libpinnace.a".into(), Content::Copy(existing(built.join("libpinnace.a"))?, false));
 
+    if HAS_RUN {
+        let preload = existing(built.join("libpinnace_preload.so"))?;
+        add("lib/pinnace/libpinnace_preload.so".into(), Content::Copy(preload, true));
+    }
+
     let bindings = root.join("crates/bindings/c");
     for (name, header) in files(&bindings.join("include"))? {
         add(format!("include/pinnace/{name}"), Content::Copy(header, false));
@@ -161,6 +171,12 @@ fn items(root: &Path, shell: &Shell, built: &Path, prefix: &Path) -> Result<Vec<
         if let Some(section) = section.filter(|_| page.is_file()) {
             add(format!("share/man/man{section}/{name}"), Content::Copy(page.clone(), false));
         }
+    }
+    let pages = shell.create_temp_dir()?;
+    let folder = pages.path();
+    cmd!(shell, "{command} man {folder}").quiet().ignore_stdout().run().context("the command does not run here")?;
+    for (name, page) in files(folder)? {
+        add(format!("share/man/man1/{name}"), Content::Bytes(fs::read(page)?, false));
     }
     for (name, to) in [
         ("bash", "share/bash-completion/completions/pinnace"),

@@ -123,8 +123,8 @@ const END: u8 = 0xEE;
 /// How much has arrived? On these paths nothing overtakes anything, so what had been sent and was not counted by then is
 /// lost.
 const QUESTION: u8 = 0xDD;
-/// An acknowledgement is eight bytes; an answer to a word has one more, the number of the run.
-const ANSWER: usize = 9;
+/// An acknowledgement is eight bytes; an answer to a word has nine more: what had been sent by that, and the number of the run.
+const ANSWER: usize = 17;
 /// The end is said so often: the receiver leaves with its first answer, which may be lost.
 const GOODBYES: u32 = 20;
 
@@ -161,6 +161,7 @@ impl End for Receiver {
                 bytes += (read - WORD) as u64;
                 let mut answer = [run; ANSWER];
                 answer[..8].copy_from_slice(&bytes.to_le_bytes());
+                answer[8..16].copy_from_slice(&sent.to_le_bytes());
                 self.socket.send(&answer)?;
                 if meant == END && run == self.runs {
                     break sent;
@@ -210,7 +211,9 @@ impl Trains {
         let message = size + size.div_ceil(body).max(1) * HEADER;
         let units = (bytes.min(window as usize / 3) / unit).clamp(1, segments.max(1));
         let is_even = size <= body || size.is_multiple_of(body);
-        let train = if is_even { units * unit } else { message.min(units.max(2) * unit) };
+        // Of an uneven message two blocks, if they can leave together.
+        let uneven = units.max(2).min((bytes / unit).max(1)) * unit;
+        let train = if is_even { units * unit } else { message.min(uneven) };
         Self { unit, train, message }
     }
 }
@@ -252,7 +255,8 @@ pub(super) fn sender(job: &Job) -> Result<Opened, Failure> {
     let buffer = getsockopt(&socket, sockopt::RcvBuf).map_err(io::Error::from)?;
     let mut socket = Socket::new(job, socket, ASK_AFTER)?;
     socket.send(&word(0, END, 0))?;
-    let window = job.udp.map_or(WINDOW, |(_, window)| window).min(buffer as u64 / 4);
+    // One train leaves, whatever the window.
+    let window = job.udp.map_or(WINDOW, |(_, window)| window).min(buffer as u64 / 4).max(trains.train as u64);
     let sender = Sender { socket, memory: memory(job), window, trains, runs: 0 };
     Ok((Box::new(sender), None))
 }
@@ -274,13 +278,15 @@ impl Transit {
 impl Sender {
     /// Waits for the next acknowledgement, and asks if none comes; whether it was the answer to a word.
     fn listen(&mut self, transit: &mut Transit, asking: u8) -> io::Result<bool> {
-        let mut answer = [0; 16];
+        let mut answer = [0; ANSWER];
         match self.socket.receive(&mut answer)? {
-            Some(n) if n == 8 || n == ANSWER && answer[8] == self.runs => {
-                let [bytes @ .., _, _, _, _, _, _, _, _] = answer;
-                transit.acknowledged = transit.acknowledged.max(u64::from_le_bytes(bytes));
+            Some(n) if n == 8 || n == ANSWER && answer[16] == self.runs => {
+                let number =
+                    |at: usize| answer[at..at + 8].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+                transit.acknowledged = transit.acknowledged.max(number(0));
                 if n == ANSWER {
-                    transit.lost = transit.sent.saturating_sub(transit.acknowledged);
+                    // What has left since is under way.
+                    transit.lost = transit.lost.max(number(8).saturating_sub(transit.acknowledged));
                 }
                 Ok(n == ANSWER)
             }
@@ -350,7 +356,14 @@ mod tests {
 
     #[test]
     fn all_that_is_sent_is_delivered() {
-        for (size, udp) in [(1, None), (100_000, None), (16_384, Some((9000, 160_000))), (9000, Some((0, 64 << 20)))] {
+        for (size, udp) in [
+            (1, None),
+            (100_000, None),
+            (16_384, Some((9000, 160_000))),
+            (9000, Some((0, 64 << 20))),
+            (1 << 20, Some((0, 1 << 20))),
+            (9000, Some((9000, 9000))),
+        ] {
             let job = Job { udp, ..job(size) };
             let (mut receiver, peer) = receiver(&job).unwrap();
             let thread = std::thread::spawn(move || {

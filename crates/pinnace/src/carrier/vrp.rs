@@ -308,7 +308,9 @@ impl Vrp {
 
     fn find_out(&self, incoming: &mut Incoming) -> Result<(), Error> {
         let now = Instant::now();
-        if self.out.is_some() {
+        // Who acknowledges what we send is there; and a question takes a number among the messages, where it may be lost.
+        let acknowledges = |out: &Sender| out.silence().is_some_and(|silence| silence < incoming.silence.interval());
+        if self.out.as_ref().is_some_and(|out| incoming.asked.is_some() || !acknowledges(out)) {
             self.ask_anew(incoming, now)?;
         }
         self.look_for_signs(incoming, now)

@@ -133,3 +133,35 @@ fn a_sender_of_one_way_is_there_as_long_as_it_shows_itself() {
         assert_eq!(matches!(error, Error::Timeout), signs.is_some(), "{error}");
     }
 }
+
+/// A question would take a number among the messages.
+#[test]
+fn who_acknowledges_what_is_sent_is_not_asked_whether_it_is_there() {
+    let options = crate::EndpointOptions { peer_timeout: Duration::from_secs(1), ..crate::EndpointOptions::default() };
+    let ship = crate::Endpoint::bind("127.0.0.1:0").unwrap();
+    let listener = ship.listen(&Service::new()).unwrap();
+    let mut forced = options;
+    forced.selection.forced = Some(Method::Vrp);
+    let to = listener.local_addr().to_string();
+    let client = crate::Endpoint::client_with(&forced).connect(&to, &"direction=duplex".parse().unwrap()).unwrap();
+    let server = listener.accept_timeout(LONG).unwrap().unwrap();
+    let crate::carrier::Carrier::Vrp(vrp) = client.carrier() else { panic!("it was forced") };
+    // Where nothing is sent it is asked after half a second.
+    for is_asked in [false, true] {
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(|| {
+                for _ in 0..30 {
+                    if !is_asked {
+                        drop(client.send(b"ahoy".to_vec()).unwrap());
+                        assert!(server.recv_timeout(LONG).unwrap().is_some());
+                    }
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            });
+            let nothing = client.recv_timeout(Duration::from_millis(1200));
+            assert!(matches!(nothing, Err(Error::Timeout)), "{nothing:?}");
+            assert_eq!(vrp.take(None).unwrap().asked.is_some(), is_asked);
+            sending.join().unwrap();
+        });
+    }
+}

@@ -22,6 +22,9 @@ fn build() {
         if !built.join("pinnace").exists() {
             packages.extend(["-p", "pinnace-cli"]);
         }
+        if !built.join("libpinnace_preload.so").exists() {
+            packages.extend(["-p", "pinnace-preload"]);
+        }
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--quiet", "--profile", profile(), "--target-dir"]);
         cargo.arg(built.parent().expect("a target folder")).args(packages).current_dir(root());
@@ -110,7 +113,10 @@ fn a_package_is_made_below_another_root() {
     let package = fs::read_to_string(destdir.join("usr/lib/pkgconfig/pinnace.pc")).expect("a file");
     assert!(package.starts_with("prefix=/usr\n") && !package.contains('@'), "{package}");
     let rest = fs::read_dir(destdir.join("usr/lib")).expect("a folder").count();
-    assert_eq!(rest, 5, "three libraries, an archive, and the folder of pkg-config");
+    assert_eq!(rest, 6, "three libraries, an archive, and the folders of pkg-config and of what `run` loads");
+    for file in ["lib/pinnace/libpinnace_preload.so", "share/man/man1/pinnace-run.1", "share/man/man3/pinnace.h.3"] {
+        assert!(destdir.join("usr").join(file).is_file(), "{file}");
+    }
     let _ = fs::remove_dir_all(&destdir);
 }
 

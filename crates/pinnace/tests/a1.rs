@@ -518,6 +518,35 @@ fn tasks_send_and_receive() {
     });
 }
 
+//= A-18 test
+#[test]
+fn whoever_closes_is_told_that_the_peer_has_closed_before_it_had_everything() {
+    let qos = pinnace::a1::Qos { outstanding: 1, ..reliable() };
+    for closes_before in [false, true] {
+        let (server, to) = listening(qos);
+        let client = socket(qos);
+        let here = client.connect(to, qos).unwrap();
+        let there = server.accept().unwrap();
+        // One message is under way, and nobody takes it.
+        let sent = (0..100).take_while(|number| here.send(pattern(1000, *number), Full::Report).is_ok()).count();
+        assert!(sent > 0);
+        let closing = |after: Duration| {
+            std::thread::sleep(after);
+            there.close(Duration::ZERO)
+        };
+        std::thread::scope(|scope| {
+            let late = scope.spawn(move || (!closes_before).then(|| closing(Duration::from_millis(100))));
+            if closes_before {
+                let _ = closing(Duration::ZERO);
+                here.wait_closed(LONG).unwrap_err();
+            }
+            let error = here.close(LONG).unwrap_err();
+            assert!(matches!(error, Error::ConnectionFailed(_)), "{error}");
+            let _ = late.join().unwrap();
+        });
+    }
+}
+
 #[test]
 fn a_sink_whose_answer_nobody_waits_for_any_more_is_none() {
     let (source, silent) = (socket(reliable()), std::net::UdpSocket::bind("127.0.0.1:0").unwrap());

@@ -651,8 +651,11 @@ impl Connection {
 
     /// How this end receives: what the peer's newest record was answered with is what it may send.
     pub(crate) fn receiving(&self) -> Policy {
-        let peer = self.answered.as_deref().map_or(&self.peer_qos, |answered| &answered.qos);
-        qos::receiving(&self.qos, peer, false)
+        let Some(answered) = self.answered.as_deref() else { return qos::receiving(&self.qos, &self.peer_qos, false) };
+        // That is also where the peer has lowered our record before, and has sent a larger one of its own since.
+        let allowed = answered.qos.largest_sent.min(self.wish.largest_received);
+        let own = Qos { largest_received: self.qos.largest_received.max(allowed), ..self.qos };
+        qos::receiving(&own, &answered.qos, false)
     }
 
     /// The connection ends here, as far as the application is concerned. What was received may still be read.

@@ -126,11 +126,16 @@ pub(crate) fn changed(now: &Qos, asked: &Qos) -> Qos {
 }
 
 /// The record of a peer that has only lowered it to what was asked for at first (ACCEPT), now that it has answered to a
-/// change with `reply`: it takes what that says.
+/// change with `reply`: it takes what that says. A rate that was not what `own` said is the peer's own limit, and stays.
 //= A-12
-pub(crate) fn lifted(peer: &Qos, reply: &Qos) -> Qos {
-    let receive = faster((peer.receive_average, peer.receive_burst), (reply.send_average, reply.send_burst));
-    let send = faster((peer.send_average, peer.send_burst), (reply.receive_average, reply.receive_burst));
+pub(crate) fn lifted(own: &Qos, peer: &Qos, reply: &Qos) -> Qos {
+    let (mut receive, mut send) = ((peer.receive_average, peer.receive_burst), (peer.send_average, peer.send_burst));
+    if peer.receive_average == own.send_average {
+        receive = faster(receive, (reply.send_average, reply.send_burst));
+    }
+    if peer.send_average == own.receive_average {
+        send = faster(send, (reply.receive_average, reply.receive_burst));
+    }
     Qos {
         send_average: send.0,
         send_burst: send.1,
@@ -227,6 +232,20 @@ mod tests {
         assert_eq!(receiving(&small, &record(), false).window, 34 * 3);
         assert_eq!(sending(&record(), &small).block_bytes, 300);
         assert_eq!(sending(&Qos { largest_sent: 0, ..record() }, &small).window, 0, "nothing is ever sent");
+    }
+
+    //= A-10 test
+    #[test]
+    fn a_limit_of_the_peers_own_is_not_lifted_by_what_it_answers() {
+        let slow = |average: u64| Qos { receive_average: average, receive_burst: 2000, ..record() };
+        let own = |average: u64| Qos { send_average: average, send_burst: 2000, ..record() };
+        let rate = |own: &Qos, peer: &Qos, reply: &Qos| lifted(own, peer, reply).receive_average;
+        // OPEN had no rate, or a higher one: what ACCEPT says is the peer's.
+        assert_eq!(rate(&own(0), &slow(100_000), &own(0)), 100_000);
+        assert_eq!(rate(&own(1_000_000), &slow(100_000), &own(1_000_000)), 100_000);
+        // It was ours: what the peer takes now counts.
+        assert_eq!(rate(&own(100_000), &slow(100_000), &own(1_000_000)), 1_000_000);
+        assert_eq!(rate(&own(100_000), &slow(100_000), &own(0)), 0);
     }
 
     //= A-11 test

@@ -551,9 +551,9 @@ impl Connection {
         }
         let Some((asked, from)) = self.change.asked.take() else { return };
         self.change.qos.stop();
-        self.qos = qos::lowered(&asked, &change.qos);
-        if self.answered.is_none() {
-            self.peer_qos = qos::lifted(&self.peer_qos, &change.qos);
+        let before = core::mem::replace(&mut self.qos, qos::lowered(&asked, &change.qos));
+        if self.answered.is_none() && self.role == Role::Opener {
+            self.peer_qos = qos::lifted(&before, &self.peer_qos, &change.qos);
         }
         self.follow_records(now, from);
         self.qos_has_changed = true;

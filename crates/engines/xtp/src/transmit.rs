@@ -101,7 +101,11 @@ impl Context {
         }
         if !self.first.is_due && self.may_ask(shared) {
             if let Some(asking) = self.ask_due.take() {
-                self.write_status(now, shared, train, Options::NONE, Some(asking));
+                if self.may_have_status() {
+                    self.write_status(now, shared, train, Options::NONE, Some(asking));
+                } else {
+                    self.write_empty(now, shared, train);
+                }
                 self.update_wait(now, shared, false);
                 return true;
             }

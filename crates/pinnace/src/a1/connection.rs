@@ -257,7 +257,14 @@ impl Connection {
     }
 
     fn closed(&self, state: &mut Exchange) -> Option<Result<(), Error>> {
-        self.of(state, |association| association.closed.clone().map(|result| result.map_err(Error::ConnectionFailed)))
+        self.of(state, |association| {
+            let result = association.closed.clone()?;
+            // The peer closed in order, and took nothing more: what had not been sent is lost. (Without retransmission it may
+            // have been too old.)
+            let is_cut_off = self.line.end.max_qos.has_retransmission && association.lane.undelivered() > 0;
+            let result = if is_cut_off { result.and(Err(Failure::AbortedByPeer)) } else { result };
+            Some(result.map_err(Error::ConnectionFailed))
+        })
     }
 
     /// Ends the connection at once: what has not been acknowledged is dropped, and the peer is told.

@@ -27,6 +27,7 @@ pub struct Frame {
     repeat_for: Option<Duration>,
     give_up_after: Option<Duration>,
     pub(super) is_expendable: bool,
+    pub(super) takes_smaller_packets: bool,
 }
 
 /// What a receiver is told of a frame before its data: made by [`Frame::outline`].
@@ -49,6 +50,7 @@ impl Frame {
             repeat_for: None,
             give_up_after: None,
             is_expendable: false,
+            takes_smaller_packets: false,
         }
     }
 
@@ -81,6 +83,12 @@ impl Frame {
     #[must_use]
     pub fn packet_bytes(self, bytes: u16) -> Self {
         Self { packet_bytes: Some(bytes), ..self }
+    }
+
+    /// The same, of a path that carries packets of that size, and less where it turns out that it does not.
+    #[must_use]
+    pub fn packet_bytes_at_most(self, bytes: u16) -> Self {
+        Self { packet_bytes: Some(bytes), takes_smaller_packets: true, ..self }
     }
 
     /// `W`, packets in flight and the window over which the loss rate holds, 1 to 16,384, instead of what the sender would

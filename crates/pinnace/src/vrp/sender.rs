@@ -432,7 +432,7 @@ fn queue(
         terms: frame.terms.take(),
         packet_bytes: Some(packet_bytes),
         window: Some(window),
-        takes_smaller_packets: said.0.or(sizes.packet_bytes).is_none(),
+        takes_smaller_packets: frame.takes_smaller_packets || said.0.or(sizes.packet_bytes).is_none(),
         takes_any_window: said.1.or(sizes.window).is_none(),
         repeat_until,
         give_up_at,

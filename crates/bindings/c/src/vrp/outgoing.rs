@@ -138,12 +138,16 @@ impl Outgoing {
         }
         let contract = buffer.loss.or(self.loss).contract()?;
         let contract = buffer.critical.iter().cloned().fold(contract, Contract::critical);
-        let packet_bytes = self.packet_bytes.unwrap_or_else(|| PACKET_BYTES.min(self.sender.max_packet_bytes()));
         let base = std::ptr::with_exposed_provenance_mut(buffer.base);
         // SAFETY: the caller's promise; the message is dropped below, or by the sender before the frame's end is told.
         // Messages to send are only read.
         let message = unsafe { Message::from_raw(base, buffer.size) };
-        let frame = Frame::new(message).with_contract(contract).packet_bytes(packet_bytes);
+        let frame = Frame::new(message).with_contract(contract);
+        let frame = match self.packet_bytes {
+            Some(bytes) => frame.packet_bytes(bytes),
+            // Nobody has looked at the path yet.
+            None => frame.packet_bytes_at_most(PACKET_BYTES.min(self.sender.max_packet_bytes())),
+        };
         let sending = self.sender.send(frame).map_err(|unsent| Errno::from(unsent.error))?;
         sending.wait().map_err(|unsent| Errno::from(unsent.error))?;
         Ok(())

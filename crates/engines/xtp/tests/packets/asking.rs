@@ -204,6 +204,22 @@ fn the_application_may_decide_who_asks() {
     }
 }
 
+/// Before anything was heard a status has nothing to echo: whoever took it for one would take all later ones for older.
+#[test]
+fn who_has_heard_nothing_asks_with_data() {
+    for codec in CODECS {
+        for when_delivered in [true, false] {
+            let mut scene = Scene::opened(codec, block(Service::Connection));
+            scene.send(100);
+            let context = scene.context();
+            scene.half.call(|engine, now| engine.ask(now, context, when_delivered)).expect("open");
+            let sent = scene.half.take();
+            assert_eq!((sent.len(), sent[0].kind, sent[0].marks()), (1, Kind::Data, SREQ), "{codec:?}");
+            assert_eq!((&sent[0].data, sent[0].seq), (&Some(vec![]), scene.n(100)));
+        }
+    }
+}
+
 //= X-11 test
 #[test]
 fn a_first_that_nobody_answers_is_repeated_as_it_was() {

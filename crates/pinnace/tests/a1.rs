@@ -521,20 +521,20 @@ fn tasks_send_and_receive() {
 //= A-18 test
 #[test]
 fn whoever_closes_is_told_that_the_peer_has_closed_before_it_had_everything() {
-    let qos = pinnace::a1::Qos { outstanding: 1, ..reliable() };
+    let qos = Qos { send_average: 10_000, send_burst: 2000, block_size: 1000, ..reliable() };
     for closes_before in [false, true] {
         let (server, to) = listening(qos);
         let client = socket(qos);
         let here = client.connect(to, qos).unwrap();
         let there = server.accept().unwrap();
-        // One message is under way, and nobody takes it.
-        let sent = (0..100).take_while(|number| here.send(pattern(1000, *number), Full::Report).is_ok()).count();
-        assert!(sent > 0);
+        // A tenth of a second each.
+        let sent = (0..50).take_while(|number| here.send(pattern(1000, *number), Full::Report).is_ok()).count();
+        assert!(sent > 5, "{sent}");
         let closing = |after: Duration| {
-            std::thread::sleep(after);
+            thread::sleep(after);
             there.close(Duration::ZERO)
         };
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             let late = scope.spawn(move || (!closes_before).then(|| closing(Duration::from_millis(100))));
             if closes_before {
                 let _ = closing(Duration::ZERO);

@@ -308,21 +308,25 @@ impl Vrp {
 
     fn find_out(&self, incoming: &mut Incoming) -> Result<(), Error> {
         let now = Instant::now();
-        // Who acknowledges what we send is there; and a question takes a number among the messages, where it may be lost.
-        let acknowledges = |out: &Sender| out.silence().is_some_and(|silence| silence < incoming.silence.interval());
-        if self.out.as_ref().is_some_and(|out| incoming.asked.is_some() || !acknowledges(out)) {
-            self.ask_anew(incoming, now)?;
+        if let Some(out) = &self.out
+            && !self.owes_answer(incoming)?
+            // Who acknowledges what we send is there; and a question takes a number among the messages, where it may be lost.
+            && out.silence().is_none_or(|silence| silence >= incoming.silence.interval())
+        {
+            // What the last question has made void: who hears nothing but questions would count from there for ever.
+            self.foretell(out, None);
+            incoming.asked = Some((self.open(&Control::new(Kind::Alive, self.nonce))?, now));
         }
         self.look_for_signs(incoming, now)
     }
 
-    /// Asks the peer, unless it still owes an answer.
-    fn ask_anew(&self, incoming: &mut Incoming, now: Instant) -> Result<(), Error> {
+    /// Whether the peer was asked, and has not answered yet.
+    fn owes_answer(&self, incoming: &mut Incoming) -> Result<bool, Error> {
         if let Some((asked, since)) = incoming.asked.take() {
             match asked.probe() {
                 None => {
                     incoming.asked = Some((asked, since));
-                    return Ok(());
+                    return Ok(true);
                 }
                 // Whoever refuses is there. That nobody took this is nothing to tell the application.
                 Some(Err(Error::FrameFailed(Failure::Refused))) => self.unheard(asked),
@@ -333,10 +337,7 @@ impl Vrp {
                 }
             }
         }
-        // What the last question has made void: who hears nothing but questions would count from there for ever.
-        self.foretell(self.out()?, None);
-        incoming.asked = Some((self.open(&Control::new(Kind::Alive, self.nonce))?, now));
-        Ok(())
+        Ok(false)
     }
 
     /// Finds out whether the peer shows that it is there. Who was asked has half of its time to answer.

@@ -18,7 +18,6 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::Deref;
 use std::sync::MutexGuard;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// A destination of a socket's messages. It has a connection of its own, which it derefs to: what the sink sends back can be
@@ -301,26 +300,19 @@ impl Socket {
         Ok(self.sending(sent))
     }
 
-    /// The same, waiting until a deadline at most, or until `is_over` is set and [looked at](Self::look_again).
-    pub(crate) fn send_unless(
-        &self,
-        message: Message,
-        deadline: Option<Instant>,
-        is_over: &AtomicBool,
-    ) -> Result<Sending, Unsent> {
-        let sent = self.send_until(message, true, Attempts::Unless(deadline, is_over))?;
-        Ok(self.sending(sent))
-    }
-
-    /// The same, without waiting.
-    pub(crate) fn try_send_unless(&self, message: Message, is_over: &AtomicBool) -> Result<Sending, Unsent> {
-        let sent = self.send_until(message, true, Attempts::AtOnceUnless(is_over))?;
+    /// The same, with other attempts.
+    pub(crate) fn send_attempting(&self, message: Message, attempts: Attempts<'_>) -> Result<Sending, Unsent> {
+        let sent = self.send_until(message, true, attempts)?;
         Ok(self.sending(sent))
     }
 
     /// The same, for tasks.
-    pub(crate) async fn send_unless_async(&self, message: Message, is_over: &AtomicBool) -> Result<Sending, Unsent> {
-        let sent = self.send_until_async(message, true, Attempts::Unless(None, is_over)).await?;
+    pub(crate) async fn send_attempting_async(
+        &self,
+        message: Message,
+        attempts: Attempts<'_>,
+    ) -> Result<Sending, Unsent> {
+        let sent = self.send_until_async(message, true, attempts).await?;
         Ok(self.sending(sent))
     }
 

@@ -16,7 +16,6 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -169,26 +168,19 @@ impl Connection {
         Ok(self.sending(ticket))
     }
 
-    /// The same, waiting until a deadline at most, or until `is_over` is set and [looked at](Self::look_again).
-    pub(crate) fn send_unless(
-        &self,
-        message: Message,
-        deadline: Option<Instant>,
-        is_over: &AtomicBool,
-    ) -> Result<Sending, Unsent> {
-        let ticket = self.send_until(message, true, Attempts::Unless(deadline, is_over))?;
-        Ok(self.sending(ticket))
-    }
-
-    /// The same, without waiting.
-    pub(crate) fn try_send_unless(&self, message: Message, is_over: &AtomicBool) -> Result<Sending, Unsent> {
-        let ticket = self.send_until(message, true, Attempts::AtOnceUnless(is_over))?;
+    /// The same, with other attempts.
+    pub(crate) fn send_attempting(&self, message: Message, attempts: Attempts<'_>) -> Result<Sending, Unsent> {
+        let ticket = self.send_until(message, true, attempts)?;
         Ok(self.sending(ticket))
     }
 
     /// The same, for tasks.
-    pub(crate) async fn send_unless_async(&self, message: Message, is_over: &AtomicBool) -> Result<Sending, Unsent> {
-        let ticket = self.send_until_async(message, true, Attempts::Unless(None, is_over)).await?;
+    pub(crate) async fn send_attempting_async(
+        &self,
+        message: Message,
+        attempts: Attempts<'_>,
+    ) -> Result<Sending, Unsent> {
+        let ticket = self.send_until_async(message, true, attempts).await?;
         Ok(self.sending(ticket))
     }
 

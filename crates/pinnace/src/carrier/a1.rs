@@ -249,17 +249,17 @@ impl A1 {
 impl Carry for A1 {
     fn send(&self, message: Message, _: Option<&Special>, deadline: Option<Instant>) -> Result<Sending, Unsent> {
         let message = self.may_send(message)?;
-        Ok(Sending::A1(self.connection.send_unless(message, deadline, &self.is_over)?))
+        Ok(Sending::A1(self.connection.send_attempting(message, Attempts::Unless(deadline, &self.is_over))?))
     }
 
     fn try_send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
         let message = self.may_send(message)?;
-        Ok(Sending::A1(self.connection.try_send_unless(message, &self.is_over)?))
+        Ok(Sending::A1(self.connection.send_attempting(message, Attempts::AtOnceUnless(&self.is_over))?))
     }
 
     async fn send_async(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
         let message = self.may_send(message)?;
-        Ok(Sending::A1(self.connection.send_unless_async(message, &self.is_over).await?))
+        Ok(Sending::A1(self.connection.send_attempting_async(message, Attempts::Unless(None, &self.is_over)).await?))
     }
 
     fn check_length(&self, bytes: u64) -> Result<(), Error> {

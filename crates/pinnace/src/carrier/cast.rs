@@ -268,15 +268,15 @@ fn has_all_arrived(new: &[(SocketAddr, Sink)], until: Instant) -> Result<(), (Op
 
 impl Carry for Cast {
     fn send(&self, message: Message, _: Option<&Special>, deadline: Option<Instant>) -> Result<Sending, Unsent> {
-        self.sent(self.socket.send_unless(message, deadline, &self.is_over))
+        self.sent(self.socket.send_attempting(message, Attempts::Unless(deadline, &self.is_over)))
     }
 
     fn try_send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        self.sent(self.socket.try_send_unless(message, &self.is_over))
+        self.sent(self.socket.send_attempting(message, Attempts::AtOnceUnless(&self.is_over)))
     }
 
     async fn send_async(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        self.sent(self.socket.send_unless_async(message, &self.is_over).await)
+        self.sent(self.socket.send_attempting_async(message, Attempts::Unless(None, &self.is_over)).await)
     }
 
     fn check_length(&self, bytes: u64) -> Result<(), Error> {

@@ -6,7 +6,7 @@ use common::{Listening, pinnace, run, text, wait};
 use rustix::process::geteuid;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, ChildStderr, Output, Stdio};
 use std::time::Instant;
 
 /// Runs to the end with this input.
@@ -161,17 +161,22 @@ fn one_peer_comes_after_the_other() {
     assert_eq!((code, &*out, &*err), (Some(130), "first\nsecond\nthird\n", "pinnace: interrupted\n"));
 }
 
+/// The next event of this name that a command tells with `--json`.
+fn events(told: ChildStderr) -> impl FnMut(&str) -> Value {
+    let mut told = BufReader::new(told).lines().map(|line| {
+        let line = line.unwrap();
+        serde_json::from_str::<Value>(&line).expect(&line)
+    });
+    move |event| told.find(|object| object["event"] == event).expect(event)
+}
+
 #[test]
 fn what_is_read_when_a_peer_has_gone_is_for_the_next() {
     for _ in 0..3 {
         let mut command = pinnace(&["listen", "127.0.0.1:0", "--keep", "--json"]);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut listening = command.spawn().unwrap();
-        let mut told = BufReader::new(listening.stderr.take().unwrap()).lines().map(|line| {
-            let line = line.unwrap();
-            serde_json::from_str::<Value>(&line).expect(&line)
-        });
-        let mut next = |event: &str| told.find(|object| object["event"] == event).expect(event);
+        let mut next = events(listening.stderr.take().unwrap());
         let address = next("listening")["address"].as_str().unwrap().to_owned();
         let broken = fed(&["connect", &address, "-m", "length-prefixed"], b"\0\0\0");
         assert_eq!(broken.status.code(), Some(1));
@@ -190,11 +195,7 @@ fn what_is_read_when_a_peer_has_gone_is_for_the_next() {
 #[test]
 fn a_connection_that_breaks_is_told_as_an_object_and_the_next_peer_is_served() {
     let mut listening = start(&["listen", "127.0.0.1:0", "--keep", "--no-input", "--json"]);
-    let mut told = BufReader::new(listening.stderr.take().unwrap()).lines().map(|line| {
-        let line = line.unwrap();
-        serde_json::from_str::<Value>(&line).expect(&line)
-    });
-    let mut next = |event: &str| told.find(|object| object["event"] == event).expect(event);
+    let mut next = events(listening.stderr.take().unwrap());
     let address = next("listening")["address"].as_str().unwrap().to_owned();
     // Its input ends in the middle of a message.
     let broken = fed(&["connect", &address, "-m", "length-prefixed"], b"\0\0\0");

@@ -55,13 +55,17 @@ impl Silence {
     /// It is to be looked again after `rest`, and not only after as much silence as before.
     pub(super) fn look_in(&self, now: Instant, rest: Duration) {
         if rest < self.interval {
-            self.begin(now.checked_sub(self.interval - rest).unwrap_or(now));
+            let since = now.checked_sub(self.interval - rest).unwrap_or(now);
+            self.since.fetch_min(self.as_since(since), Ordering::Relaxed);
         }
     }
 
     fn begin(&self, at: Instant) {
-        let since = at.saturating_duration_since(self.epoch).as_nanos() as u64;
-        self.since.store(since.max(1), Ordering::Relaxed);
+        self.since.store(self.as_since(at), Ordering::Relaxed);
+    }
+
+    fn as_since(&self, at: Instant) -> u64 {
+        (at.saturating_duration_since(self.epoch).as_nanos() as u64).max(1)
     }
 }
 
@@ -85,6 +89,8 @@ mod tests {
         assert_eq!(silence.asks_at(at(9000), Duration::ZERO), at(9300));
         silence.look_in(at(9300), Duration::from_secs(5));
         assert_eq!(silence.asks_at(at(9300), Duration::ZERO), at(9300), "no later than it would be");
+        silence.look_in(at(9200), Duration::from_secs(1));
+        assert_eq!(silence.asks_at(at(9300), Duration::ZERO), at(9300), "nor than another wanted to look");
     }
 
     #[test]

@@ -310,12 +310,18 @@ impl Vrp {
         let now = Instant::now();
         if let Some(out) = &self.out
             && !self.owes_answer(incoming)?
-            // Who acknowledges what we send is there; and a question takes a number among the messages, where it may be lost.
-            && out.silence().is_none_or(|silence| silence >= incoming.silence.interval())
         {
-            // What the last question has made void: who hears nothing but questions would count from there for ever.
-            self.foretell(out, None);
-            incoming.asked = Some((self.open(&Control::new(Kind::Alive, self.nonce))?, now));
+            // Who acknowledges what we send is there; and a question takes a number among the messages, where it may be lost.
+            // So is who has answered a question, but for no longer: or every second one would go unasked.
+            let interval = incoming.silence.interval();
+            let rest = out.silence().map_or(Duration::ZERO, |silence| interval.saturating_sub(silence));
+            if rest.is_zero() {
+                // What the last question has made void: who hears nothing but questions would count from there for ever.
+                self.foretell(out, None);
+                incoming.asked = Some((self.open(&Control::new(Kind::Alive, self.nonce))?, now));
+            } else {
+                incoming.silence.look_in(now, rest);
+            }
         }
         self.look_for_signs(incoming, now)
     }

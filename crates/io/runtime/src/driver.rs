@@ -6,7 +6,8 @@
 //! Always true:
 //! - the engine is drained when a method returns (transmission is suspended while the link is full, and after
 //!   [`DriverConfig::trains_per_batch`] trains; then [`Progress::next`] says so);
-//! - the clock is read once a turn, not once a datagram, and again behind a train of which the engine asks when it left;
+//! - the clock is read once a turn and once a read that brought something, not once a datagram, and again behind a train of
+//!   which the engine asks when it left;
 //! - a train that the link did not take is sent again before any other, and never from memory that has changed hands
 //!   since;
 //! - a turn that finds nothing to do costs one read of the clock and one attempt to read the link.
@@ -49,6 +50,8 @@ const LONG_TRAIN: usize = 16 << 10;
 const STOPPED: Duration = Duration::from_secs(1);
 /// Whoever drives the engine so seldom all the time is not stopped: from one such turn to the next this passes on its clock.
 const STOPPED_APART: Duration = Duration::from_secs(10);
+/// While the link is full, what is due may have to wait for it, and hides what is due behind it: so often it is looked at.
+const LOOK_WHILE_FULL: Duration = Duration::from_millis(100);
 /// Long trains that come later one after the other than this are each looked for as anything else is.
 const TRAINS_APART: Duration = Duration::from_micros(50);
 
@@ -259,13 +262,13 @@ impl<E: Engine, L: Link> Driver<E, L> {
         self.held
     }
 
-    /// When to come again if nothing arrives. While the link is full, only what is still ahead counts: the rest waits
-    /// for the link.
+    /// When to come again if nothing arrives. While the link is full, what is due waits for it: that is no reason to come at
+    /// once, but in a while, for the timers behind it.
     pub fn next(&self) -> PollAt {
         let next = self.engine.poll_at();
         match next {
-            PollAt::Now if self.held => PollAt::Ingress,
-            PollAt::Time(at) if self.held && at <= self.now => PollAt::Ingress,
+            PollAt::Now if self.held => PollAt::Time(self.now + LOOK_WHILE_FULL),
+            PollAt::Time(at) if self.held && at <= self.now => PollAt::Time(self.now + LOOK_WHILE_FULL),
             _ if self.unfinished => PollAt::Now,
             _ => next,
         }
@@ -390,7 +393,11 @@ impl<E: Engine, L: Link> Driver<E, L> {
             self.stale = false;
         }
         match self.link.receive(&self.plan, &self.memory, &mut self.reads)? {
-            ReadOutcome::Received(received) => self.handle(&received),
+            ReadOutcome::Received(received) => {
+                // The turn may have begun long ago, and sent what this answers: that took some time.
+                self.read_clock();
+                self.handle(&received);
+            }
             ReadOutcome::Unreachable => self.engine.handle_path_event(self.now, PathEvent::Unreachable),
             ReadOutcome::Empty => return Ok(Read::Empty),
         }
@@ -496,9 +503,11 @@ impl<E: Engine, L: Link> Driver<E, L> {
         }
         match outcome {
             SendOutcome::Sent if self.train.is_awaited() => {
-                // A stop in the middle of the call does not count either: the clock will be set back behind it.
-                let left_by = self.time_of(Instant::now()).min(self.now + STOPPED);
-                self.engine.handle_left(left_by);
+                let left = self.time_of(Instant::now());
+                // A stop in the middle of the call does not count.
+                let is_late = left.since(self.now) > STOPPED;
+                let left = if is_late { self.read_clock() } else { left };
+                self.engine.handle_left(left);
             }
             SendOutcome::Sent => {}
             SendOutcome::Blocked => return Ok(false),

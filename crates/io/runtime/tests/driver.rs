@@ -27,14 +27,17 @@ struct Tiles {
     /// Asks when its trains leave.
     asks: bool,
     left: Vec<Time>,
+    /// When it was given what had come.
+    handled: Vec<Time>,
     log: Vec<&'static str>,
 }
 
 impl Engine for Tiles {
     type Event = u8;
 
-    fn handle_datagrams(&mut self, _: Time, _: &RxMeta, rx: &mut Placed<'_>) {
+    fn handle_datagrams(&mut self, now: Time, _: &RxMeta, rx: &mut Placed<'_>) {
         self.log.push("datagrams");
+        self.handled.push(now);
         while let Some(segment) = rx.next_segment() {
             let Some([number]) = rx.tail::<1>(&segment) else { continue };
             if let Some(into) = self.into {
@@ -99,6 +102,8 @@ struct Script {
     /// How many had been sent at each read.
     sent_at_reads: Vec<usize>,
     may_fragment: bool,
+    /// A call to send takes so long.
+    takes: Duration,
 }
 
 impl Link for Script {
@@ -115,6 +120,7 @@ impl Link for Script {
     }
 
     fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
+        std::thread::sleep(self.takes);
         let outcome = self.sends.pop_front().unwrap_or(SendOutcome::Sent);
         if outcome == SendOutcome::Sent {
             train.for_each_datagram(|range| memory.bytes(range), |datagram| self.sent.push(datagram.to_vec()));
@@ -410,8 +416,29 @@ fn a_timer_that_is_due_does_not_keep_a_blocked_driver_awake() {
         engine.timer = Some(now);
     });
     assert!(driver.drain(&mut sink).unwrap().blocked);
-    assert_eq!(driver.next(), PollAt::Ingress);
+    // Not for ever either: other timers may be behind it.
+    let PollAt::Time(at) = driver.next() else { panic!("{:?}", driver.next()) };
+    let wait = at.since(driver.last_now());
+    assert!(Duration::from_millis(50) <= wait && wait <= Duration::from_secs(1), "{wait:?}");
     assert_eq!(driver.progress(&mut sink).unwrap().next, PollAt::Ingress);
+    assert_eq!(driver.engine().log, ["timeout"]);
+}
+
+#[test]
+fn what_a_read_brings_is_handled_no_earlier_than_it_was_read() {
+    // Of a turn that has sent first, and was interrupted: what the answer took would be no time at all.
+    let mut memory = *b"bytes";
+    let takes = Duration::from_millis(20);
+    let reads = VecDeque::from([Some((tiles(&[1]), 5, false)), Some((tiles(&[2]), 5, false))]);
+    let mut driver = driver(Script { reads, takes, ..Script::default() });
+    let mut sink = Numbers::default();
+    // SAFETY: `memory` outlives the driver's use of it.
+    let buffer = unsafe { driver.memory().insert(memory.as_mut_ptr(), 5) };
+    driver.call(Some(true), |engine, _, _| engine.sends.push_back(BufferRange::new(buffer, 0, 5)));
+    driver.release();
+    let began = driver.read_clock();
+    driver.progress(&mut sink).unwrap();
+    assert!(driver.engine().handled[0].since(began) >= takes, "{:?} {began:?}", driver.engine().handled);
 }
 
 #[test]

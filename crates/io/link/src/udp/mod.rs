@@ -82,7 +82,7 @@ impl Default for UdpOptions {
             local_address: true,
             v6_only: false,
             path_mtu: PathMtu::Discover,
-            stage_below: 1536,
+            stage_below: 1400,
         }
     }
 }

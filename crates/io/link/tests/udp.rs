@@ -435,6 +435,46 @@ fn state(fd: RawFd, inet: bool) -> Vec<c_int> {
 }
 
 #[test]
+fn errors_queued_at_a_callers_socket_do_not_wake_whoever_waits_for_ever() {
+    let socket = UdpSocket::bind(V4).unwrap();
+    let nobody = UdpSocket::bind(V4).unwrap().local_addr().unwrap();
+    socket.connect(nobody).unwrap();
+    let on: c_int = 1;
+    // SAFETY: an option of four bytes.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_IP,
+            libc::IP_RECVERR,
+            (&raw const on).cast(),
+            size_of_val(&on) as _,
+        )
+    };
+    assert_eq!(set, 0);
+    // SAFETY: the socket outlives the link.
+    let mut link = unsafe { UdpLink::from_borrowed_fd(socket.as_raw_fd(), &UdpOptions::default()) }.unwrap();
+    for _ in 0..20 {
+        // Every second call tells what became of the one before.
+        let _ = socket.send(b"is anybody there?");
+    }
+    let tells_of_an_error = || {
+        let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor.
+        assert!(unsafe { libc::poll(&mut poll, 1, 0) } >= 0);
+        poll.revents & libc::POLLERR != 0
+    };
+    assert!(tells_of_an_error());
+    let memory = Memory::zeros(100);
+    let (mut plan, mut pool) = (ReceivePlan::new(), ReadBuffer::new());
+    for _ in 0..100 {
+        plan.reset(link.datagrams_per_read());
+        plan.top_up(ReadBuffer::READ_BYTES);
+        assert!(!matches!(link.receive(&plan, &memory.table, &mut pool).unwrap(), ReadOutcome::Received(_)));
+    }
+    assert!(!tells_of_an_error());
+}
+
+#[test]
 fn a_callers_sockets_are_left_as_they_are() {
     let (unix_a, unix_b) = UnixDatagram::pair().unwrap();
     let (inet_a, inet_b) = (UdpSocket::bind(V4).unwrap(), UdpSocket::bind(V4).unwrap());

@@ -19,12 +19,14 @@ const UDP_SEGMENT: c_int = 103;
 struct Kernel {
     /// Marks: it does not know that control message.
     marks: bool,
+    /// What has no mark: its buffer is full.
+    unmarked: bool,
     /// Segments for this port: its path cannot.
     segments_to: Option<u16>,
 }
 
 thread_local! {
-    static KERNEL: Cell<Kernel> = const { Cell::new(Kernel { marks: false, segments_to: None }) };
+    static KERNEL: Cell<Kernel> = const { Cell::new(Kernel { marks: false, unmarked: false, segments_to: None }) };
 }
 
 /// # Safety
@@ -37,19 +39,21 @@ unsafe fn refuses(header: &msghdr) -> Option<c_int> {
         // SAFETY: these tests send to IPv4 alone.
         Some(u16::from_be(unsafe { (*header.msg_name.cast::<sockaddr_in>()).sin_port }))
     };
+    let mut is_marked = false;
     // SAFETY: the caller's promise.
     let mut head = unsafe { libc::CMSG_FIRSTHDR(header) };
     // SAFETY: null, or one that the caller's header has room for.
     while let Some(control) = unsafe { head.as_ref() } {
         match (control.cmsg_level, control.cmsg_type) {
             (libc::SOL_IP, libc::IP_TOS) if kernel.marks => return Some(libc::EINVAL),
+            (libc::SOL_IP, libc::IP_TOS) => is_marked = true,
             (libc::SOL_UDP, UDP_SEGMENT) if port.is_some() && port == kernel.segments_to => return Some(libc::EIO),
             _ => {}
         }
         // SAFETY: as above.
         head = unsafe { libc::CMSG_NXTHDR(header, head) };
     }
-    None
+    (kernel.unmarked && !is_marked).then_some(libc::EAGAIN)
 }
 
 fn fail(errno: c_int) {
@@ -158,4 +162,20 @@ fn a_path_that_refuses_to_segment_still_carries_marks() {
         }
     }
     assert_eq!(link.counters().offload_fallbacks, 1);
+}
+
+#[test]
+fn a_refusal_before_the_socket_was_full_need_not_have_been_the_mark_s() {
+    for offload in [false, true] {
+        let options = UdpOptions { offload, ..UdpOptions::default() };
+        let mut link = UdpLink::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        let mut peer = bind("127.0.0.2");
+        let source = Memory::pattern(3_000);
+        KERNEL.set(Kernel { marks: true, unmarked: true, ..Kernel::default() });
+        assert_eq!(send(&mut link, &peer, &source, Ecn::Capable0).0, SendOutcome::Blocked, "offload: {offload}");
+        KERNEL.set(Kernel::default());
+        assert_eq!(send(&mut link, &peer, &source, Ecn::Capable0).0, SendOutcome::Sent);
+        let (_, read) = support::receive_bytes(&mut peer).unwrap();
+        assert_eq!(read.meta.ecn, Ecn::Capable0, "offload: {offload}");
+    }
 }

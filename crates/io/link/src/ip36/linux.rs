@@ -301,18 +301,18 @@ impl Ip36Link {
             // SAFETY: `gather_singly` laid the messages out: pieces in the train and in memory that the table vouches for, a
             // name in `self.to`; none of it moves in this loop.
             let Some(refusal) = (unsafe { self.out.send_singly(fd, &mut done, calls) }) else { break };
+            if matches!(refusal, Refusal::Unwilling) && !is_unmarked && self.give_up_ecn(train) {
+                self.out.interrupt(train, done);
+                return self.send_each(train, memory, true);
+            }
+            // It need not have been the mark.
+            self.ecn |= is_unmarked;
             match refusal {
                 Refusal::Blocked | Refusal::QueueFull => {
                     self.out.interrupt(train, done);
                     return self.refused(Refusal::Blocked, 0);
                 }
-                Refusal::Unwilling if !is_unmarked && self.give_up_ecn(train) => {
-                    self.out.interrupt(train, done);
-                    return self.send_each(train, memory, true);
-                }
                 Refusal::Unwilling | Refusal::Other => {
-                    // It was not the mark.
-                    self.ecn |= is_unmarked;
                     self.refused(refusal, 0)?;
                     done += 1;
                     lost += 1;

@@ -22,6 +22,9 @@ use unsegmented::Unsegmented;
 
 /// Datagrams of strangers thrown away in one call, before the driver may do something else.
 const STRANGERS_A_READ: usize = 64;
+/// After so many looks that found nothing the errors that are queued at a caller's socket are taken, so many at most.
+const LOOKS_AN_ERROR: u32 = 16;
+const ERRORS_A_LOOK: usize = 16;
 /// Datagrams a train when they leave one by one, in one `sendmmsg`.
 const SINGLE_SEGMENTS: usize = 32;
 /// The kernel segments no packet of more than 65,535 bytes, its own headers and Ethernet's included; it sends a larger
@@ -88,6 +91,8 @@ pub struct UdpLink {
     warnings: Vec<String>,
     counters: LinkCounters,
     last_drops: u32,
+    /// Looks at a caller's socket that found nothing.
+    empty_looks: u32,
     to: Name,
     from: Name,
     out: Outgoing,
@@ -179,6 +184,27 @@ impl UdpLink {
             (false, None) => None,
         };
         self.max_datagram = payload(mtu.unwrap_or(ASSUMED_MTU), v4);
+    }
+
+    /// A caller's socket may queue what went wrong (`IP_RECVERR`, time stamps). Nobody else takes it while the socket is lent,
+    /// and until it is taken whoever waits for the socket wakes at once. Called after a look that found nothing.
+    fn look_at_errors(&mut self) {
+        if self.socket.is_some() || self.family == Family::Unix {
+            return;
+        }
+        self.empty_looks = self.empty_looks.wrapping_add(1);
+        if !self.empty_looks.is_multiple_of(LOOKS_AN_ERROR) {
+            return;
+        }
+        for _ in 0..ERRORS_A_LOOK {
+            // SAFETY: a message without pieces, a name or control: nothing is written.
+            if unsafe {
+                sys::receive_message(self.read_fd, &mut sys::header(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
+            } < 0
+            {
+                return;
+            }
+        }
     }
 
     /// Bytes of the largest train that crosses in one piece.
@@ -330,18 +356,18 @@ impl UdpLink {
             // SAFETY: `gather_singly` laid the messages out: pieces in the train and in memory that the table vouches for, a
             // name in `self.to`; none of it moves in this loop.
             let Some(refusal) = (unsafe { self.out.send_singly(fd, &mut done, calls) }) else { break };
+            if matches!(refusal, Refusal::Unwilling) && !is_unmarked && self.give_up_ecn(train) {
+                self.out.interrupt(train, done);
+                return self.send_each(train, memory, named, true);
+            }
+            // It need not have been the mark.
+            self.ecn |= is_unmarked;
             match refusal {
                 Refusal::Blocked | Refusal::QueueFull => {
                     self.out.interrupt(train, done);
                     return self.refused(Refusal::Blocked, 0);
                 }
-                Refusal::Unwilling if !is_unmarked && self.give_up_ecn(train) => {
-                    self.out.interrupt(train, done);
-                    return self.send_each(train, memory, named, true);
-                }
                 Refusal::Unwilling | Refusal::Other => {
-                    // It was not the mark.
-                    self.ecn |= is_unmarked;
                     self.refused(refusal, 0)?;
                     done += 1;
                     lost += 1;
@@ -501,6 +527,7 @@ impl Link for UdpLink {
                     Some(refusal) => {
                         if matches!(refusal, Refusal::Blocked | Refusal::QueueFull) {
                             self.settling = self.settling.saturating_sub(1);
+                            self.look_at_errors();
                         }
                         return refusal.read_outcome(&mut self.counters);
                     }

@@ -226,6 +226,7 @@ impl UdpLink {
             warnings: Vec::new(),
             counters: LinkCounters::default(),
             last_drops: 0,
+            empty_looks: 0,
             to: Name::room(),
             from: Name::room(),
             out: Outgoing::new(),

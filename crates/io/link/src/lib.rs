@@ -117,6 +117,8 @@ pinnace_core::counters! {
         datagrams_sent,
         /// Bytes sent, headers of lower layers not counted.
         bytes_sent,
+        /// Bytes that were copied together to be sent, by links of UDP ([`UdpOptions::stage_below`]).
+        bytes_staged,
         /// System calls made to send.
         send_calls,
         /// Sends that found the link full.

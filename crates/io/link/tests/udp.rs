@@ -114,6 +114,19 @@ fn staging_and_gathering_send_the_same() {
     }
 }
 
+/// Those of an Ethernet frame, with a tunnel's header or two, and larger ones leave from where they lie.
+//= B-11 test
+#[test]
+fn only_small_segments_are_copied_together() {
+    let (mut a, mut b) = pair(V4, &UdpOptions::default());
+    for (size, is_staged) in [(1_472, false), (1_432, false), (1_400, false), (4_000, false), (1_000, true)] {
+        let before = b.counters();
+        transfer(&mut b, &mut a, size * 10, size - TRAILER, size - TRAILER);
+        let sent = b.counters().bytes_sent - before.bytes_sent;
+        assert_eq!(b.counters().bytes_staged - before.bytes_staged, if is_staged { sent } else { 0 }, "{size}");
+    }
+}
+
 /// Some places of a page are staged.
 #[test]
 fn full_datagrams_arrive_whole_wherever_they_lie_in_a_page() {

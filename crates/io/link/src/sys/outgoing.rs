@@ -37,6 +37,8 @@ pub(crate) struct Outgoing {
     pub(crate) control: Control,
     /// How much of a train has left already, sent one by one, and which train it was.
     left: Option<(usize, u64)>,
+    /// Bytes that were copied together.
+    staged: u64,
 }
 
 // SAFETY: the pointers in `pieces` and `messages` are only used within the call that laid them out.
@@ -74,7 +76,13 @@ impl Outgoing {
             messages: Vec::new(),
             control: Control::new(),
             left: None,
+            staged: 0,
         }
+    }
+
+    /// Bytes that were copied together to be sent, since this was made.
+    pub(crate) fn staged(&self) -> u64 {
+        self.staged
     }
 
     /// Lays out the control messages of `train`.
@@ -132,6 +140,7 @@ impl Outgoing {
             at += bytes.len();
         }
         self.pieces.push(libc::iovec { iov_base: self.staging.as_mut_ptr().cast(), iov_len: at });
+        self.staged += at as u64;
         true
     }
 

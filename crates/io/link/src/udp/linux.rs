@@ -569,7 +569,7 @@ impl Link for UdpLink {
     }
 
     fn counters(&self) -> LinkCounters {
-        self.counters
+        LinkCounters { bytes_staged: self.out.staged(), ..self.counters }
     }
 }
 

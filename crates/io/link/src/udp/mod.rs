@@ -67,7 +67,8 @@ pub struct UdpOptions {
     /// What to do about datagrams larger than the path carries.
     pub path_mtu: PathMtu,
     /// Trains of segments smaller than this are copied into one staging buffer and sent from there, which is faster than
-    /// many small pieces (measured: alike at 1,472 bytes, 11 % at 1,052, half at 130). 0 never copies.
+    /// many small pieces (measured: 11 % at 1,052 bytes, half at 130; no faster at 1,472, so the datagrams of an Ethernet frame
+    /// are not copied). 0 never copies. [`LinkCounters::bytes_staged`](crate::LinkCounters::bytes_staged) counts it.
     pub stage_below: usize,
 }
 

@@ -258,7 +258,9 @@ fn header(sh: &Shell, load: &str) -> Result<String> {
     Ok(format!(
         "# The goals\n\nWritten by `cargo xtask goals --write` (as root, for `veth` and emulated links) on {cores} processors \
          ({model}), Linux {}, load before {load}. `cargo xtask goals --list` says the command of each row, `--only WORD` measures \
-         some. Medians, with the least and the most of the rounds; bold: missed.\n",
+         some. Medians, with the least and the most of the rounds; bold: missed. Not among them is what takes too long or other \
+         commands ([performance](performance.md) has it): VRP's grid of paths, QMP with and without QBUF, the throughput of shared \
+         memory, unmodified programs, checksums, contexts, many sinks, and sound beside bulk.\n",
         kernel.trim()
     ))
 }

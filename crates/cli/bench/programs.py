@@ -6,8 +6,9 @@
     sudo python3 crates/cli/bench/programs.py target/release/pinnace --one-host
     sudo python3 crates/cli/bench/programs.py OLD NEW --only redis --rounds 5        # two builds and TCP, in turn
 
-Each figure is a rate (more is better): the median of the rounds, and the ratio to TCP's of the same round, median and range.
-Debian: redis-server redis-tools wrk apache2-utils nginx-light iperf3 curl.
+Each figure is a rate (more is better) or a latency in milliseconds (its name says so, less is better): the median of the rounds,
+and the ratio to TCP's of the same round, median and range.
+Debian: redis-server redis-tools wrk apache2-utils nginx-light iperf3 curl postgresql postgresql-contrib.
 """
 
 import argparse
@@ -25,6 +26,8 @@ from pathlib import Path
 
 NEAR, FAR = "10.78.0.1", "10.78.0.2"
 TCP = "TCP"
+# Debian keeps the programs of each version apart.
+POSTGRES = max(Path("/usr/lib/postgresql").glob("*/bin"), default=Path("/usr/bin"))
 
 
 class Hosts:
@@ -58,16 +61,15 @@ class Way:
     def __init__(self, pinnace: str) -> None:
         self.name, self.pinnace = pinnace, pinnace
 
-    def words(self, netns: str, words: list[str]) -> list[str]:
+    def words(self, netns: str, words: list[str], user: list[str] = []) -> list[str]:
         through = [] if self.name == TCP else [self.pinnace, "run", "--"]
-        return ["ip", "netns", "exec", netns, *through, *words]
+        return ["ip", "netns", "exec", netns, *user, *through, *words]
 
 
 class Server:
-    def __init__(self, way: Way, hosts: Hosts, words: list[str], port: int) -> None:
-        self.process = subprocess.Popen(
-            way.words(hosts.far, words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
+    def __init__(self, way: Way, hosts: Hosts, words: list[str], port: int, user: list[str] = []) -> None:
+        nothing, through = subprocess.DEVNULL, way.words(hosts.far, words, user)
+        self.process = subprocess.Popen(through, stdout=nothing, stderr=nothing, start_new_session=True)
         deadline = time.monotonic() + 10
         net = Path(f"/proc/{self.process.pid}/net")
         while not any(f":{port:04X} " in line and " 0A " in line for line in self.tcp(net)):
@@ -111,8 +113,14 @@ def redis(way: Way, hosts: Hosts, folder: Path, port: int, more: list[str]) -> d
         out = client(way, hosts, words)
     finally:
         server.stop()
-    rows = [line.split('","') for line in out.splitlines() if '"SET"' in line or '"GET"' in line]
-    return {row[0].strip('"'): float(row[1].strip('"')) for row in rows}
+    rows = [[cell.strip('"') for cell in line.split('","')] for line in out.splitlines()]
+    names = rows[0]
+    found = {}
+    for row in rows[1:]:
+        found[row[0]] = float(row[names.index("rps")])
+        for what in ("p50", "p99"):
+            found[f"{row[0]} {what} ms"] = float(row[names.index(f"{what}_latency_ms")])
+    return found
 
 
 def nginx(folder: Path, port: int, megabytes: int) -> list[str]:
@@ -133,12 +141,16 @@ def nginx(folder: Path, port: int, megabytes: int) -> list[str]:
 def wrk(way: Way, hosts: Hosts, folder: Path, port: int, _: list[str]) -> dict[str, float]:
     server = Server(way, hosts, nginx(folder, port, 0), port)
     try:
-        out = client(way, hosts, ["wrk", "-t1", "-c100", "-d2s", f"http://{hosts.address}:{port}/small"])
+        out = client(way, hosts, ["wrk", "--latency", "-t1", "-c100", "-d2s", f"http://{hosts.address}:{port}/small"])
     finally:
         server.stop()
     if "Socket errors" in out or "Non-2xx" in out:
         sys.exit(f"{way.name}: {out}")
-    return {"requests": float(re.search(r"Requests/sec:\s+([\d.]+)", out)[1])}
+    found = {"requests": float(re.search(r"Requests/sec:\s+([\d.]+)", out)[1])}
+    for what in ("50", "99"):
+        number, unit = re.search(rf"\s{what}%\s+([\d.]+)(us|ms|s)", out).groups()
+        found[f"p{what} ms"] = float(number) * {"us": 1e-3, "ms": 1, "s": 1e3}[unit]
+    return found
 
 
 def ab(way: Way, hosts: Hosts, folder: Path, port: int, _: list[str]) -> dict[str, float]:
@@ -174,10 +186,51 @@ def iperf3(way: Way, hosts: Hosts, folder: Path, port: int, more: list[str]) -> 
     return {"Gbit/s": json.loads(out)["end"]["sum_received"]["bits_per_second"] / 1e9}
 
 
+# It does not run as root; and a companion serves its own user, so that `pinnace run` has to be of that user.
+AS_POSTGRES = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
+
+
+def database(folder: Path) -> Path:
+    """A database of its own, made once: `pgbench` at scale 10."""
+    found = folder / "postgres"
+    if found.exists():
+        return found
+    folder.chmod(0o755)
+    found.mkdir()
+    shutil.chown(found, "postgres")
+    run = lambda words: subprocess.run([*AS_POSTGRES, *words], check=True, capture_output=True)
+    run([f"{POSTGRES}/initdb", "-D", str(found), "-A", "trust"])
+    with open(found / "pg_hba.conf", "a") as file:
+        file.write("host all all 10.78.0.0/24 trust\n")
+    # With a log of its own: it would keep the pipe of this program's.
+    here = ["-o", f"-k {found} -h ''", "-l", str(found / "log")]
+    run([f"{POSTGRES}/pg_ctl", "-D", str(found), "-w", *here, "start"])
+    try:
+        run([f"{POSTGRES}/pgbench", "-h", str(found), "-i", "-s", "10", "-q", "postgres"])
+    finally:
+        run([f"{POSTGRES}/pg_ctl", "-D", str(found), "-w", "stop"])
+    return found
+
+
+def pgbench(way: Way, hosts: Hosts, folder: Path, port: int, more: list[str]) -> dict[str, float]:
+    data = database(folder)
+    words = [f"{POSTGRES}/postgres", "-D", str(data), "-k", "", "-h", hosts.address, "-p", str(port)]
+    server = Server(way, hosts, words, port, AS_POSTGRES)
+    try:
+        words = [f"{POSTGRES}/pgbench", "-h", hosts.address, "-p", str(port), "-U", "postgres", "-n", "-c", "8", "-T", "3"]
+        out = client(way, hosts, [*words, *more, "postgres"])
+    finally:
+        server.stop()
+    rate = float(re.search(r"tps = ([\d.]+)", out)[1])
+    return {"transactions": rate, "mean ms": float(re.search(r"latency average = ([\d.]+) ms", out)[1])}
+
+
 MEASURES = {
     "redis-1": (redis, ["-c", "1", "-n", "20000"]),
     "redis-50": (redis, ["-c", "50", "-n", "100000"]),
     "redis-50-P16": (redis, ["-c", "50", "-n", "400000", "-P", "16"]),
+    "pgbench-S": (pgbench, ["-S"]),
+    "pgbench": (pgbench, []),
     "wrk-100": (wrk, []),
     "ab-20": (ab, []),
     "curl-1GB": (curl, []),
@@ -198,6 +251,8 @@ def main() -> None:
     for program in ("ip", "redis-server", "redis-benchmark", "wrk", "ab", "nginx", "curl", "iperf3"):
         if not shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin"):
             sys.exit(f"there is no {program}: see --help")
+    if not (POSTGRES / "initdb").exists():
+        sys.exit("there is no postgresql: see --help")
     os.environ["PATH"] += ":/usr/sbin"
     ways = [Way(TCP), *(Way(os.path.abspath(pinnace)) for pinnace in arguments.pinnace)]
     hosts = Hosts(arguments.one_host)

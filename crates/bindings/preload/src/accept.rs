@@ -61,6 +61,7 @@ unsafe fn accept_either(
 ) -> Outcome {
     loop {
         let tcp_first = TURN.fetch_xor(true, Ordering::Relaxed);
+        let mut nobody = libc::EAGAIN;
         for tcp in [tcp_first, !tcp_first] {
             let outcome = if tcp {
                 // SAFETY: the caller's promise.
@@ -75,20 +76,27 @@ unsafe fn accept_either(
                 // SAFETY: the caller's promise.
                 unsafe { accept_unix(members, address, len, flags) }
             };
-            if outcome != Err(libc::EAGAIN) {
-                return outcome;
+            match outcome {
+                Err(libc::EAGAIN) => {}
+                // First it is TCP's turn.
+                Err(libc::ECONNABORTED) if !tcp => nobody = libc::ECONNABORTED,
+                outcome => return outcome,
             }
         }
         if sys::fcntl(fd, libc::F_GETFL, 0)? & libc::O_NONBLOCK != 0 {
-            return Err(libc::EAGAIN);
+            return Err(nobody);
         }
         wait(fd, members)?;
     }
 }
 
-/// Takes a connection of this host, passing over whoever is not entitled to what it says of itself.
+/// How many are passed over in one call: who comes again and again keeps neither TCP nor the program waiting.
+const PASSED_OVER: usize = 64;
+
+/// Takes a connection of this host, passing over whoever is not entitled to what it says of itself. Where that is many, it is as
+/// if the last had gone again (ECONNABORTED): others may wait behind them, of whom no event would tell any more.
 unsafe fn accept_unix(members: Members, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> Outcome {
-    loop {
+    for _ in 0..PASSED_OVER {
         let mut buffer = [0; 128];
         let (accepted, peer) = match sys::accept4(members.unix, &mut buffer, flags) {
             // It was shut down; whether the listener is, TCP says.
@@ -119,6 +127,7 @@ unsafe fn accept_unix(members: Members, address: *mut sockaddr, len: *mut sockle
         patience::born(accepted);
         return Ok(accepted);
     }
+    Err(libc::ECONNABORTED)
 }
 
 /// Takes who connects, if it may say what its name says: then, the descriptor, and how the application sees it.

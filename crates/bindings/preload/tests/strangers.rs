@@ -49,6 +49,11 @@ fn names_that_lie_are_not_believed() {
 }
 
 #[test]
+fn a_horde_of_those_who_are_not_believed_keeps_nobody_waiting() {
+    alone("horde", true);
+}
+
+#[test]
 fn a_name_beside_somebody_elses_port_is_not_trusted() {
     alone("squatters", true);
 }

@@ -171,6 +171,33 @@ static void liars(void)
     CHECK(getpeername(taken, (struct sockaddr *)&peer, &len) == 0 && peer.sin_addr.s_addr == htonl(INADDR_LOOPBACK));
 }
 
+/* Those who are not believed come in such numbers that there are always some: neither TCP nor the program waits for the last. */
+static void horde(void)
+{
+    enum { HORDE = 300 };
+    int listener = bound(SOCK_NONBLOCK), aborted = 0, fd;
+    CHECK(listen(listener, 2 * HORDE) == 0);
+    char to[64];
+    snprintf(to, sizeof to, "pinnace/1L4/127.0.0.1:%d", port(listener));
+    for (int index = 0; index < HORDE; index++)
+        CHECK(close(pretend("", to)) == 0);
+    int last = dial(port(listener));
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(port(listener)) };
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int by_tcp = syscall(SYS_socket, AF_INET, SOCK_STREAM, 0);
+    CHECK(syscall(SYS_connect, by_tcp, &at, sizeof at) == 0);
+    CHECK((fd = accept(listener, NULL, NULL)) >= 0 && below(fd) == AF_INET);
+    /* Not that nobody is there: behind them somebody is. */
+    while ((fd = accept(listener, NULL, NULL)) == -1) {
+        CHECK(errno == ECONNABORTED);
+        aborted++;
+    }
+    CHECK(aborted > 1 && below(fd) == AF_UNIX);
+    put(last, "honest", 6);
+    want(fd, "honest");
+    FAILS(accept(listener, NULL, NULL), EAGAIN);
+}
+
 /* A TCP listener that has nothing to do with the library, and a name beside it. */
 static void squatter(int same_owner, int expected)
 {
@@ -691,7 +718,7 @@ static const struct {
     void (*run)(void);
 } cases[] = {
     { "others", others }, { "refused", refused },     { "poor", poor },
-    { "liars", liars },   { "squatters", squatters },
+    { "liars", liars },   { "horde", horde },         { "squatters", squatters },
     { "ends", ends },
     { "routes", routes },
     { "interrupted", interrupted },

@@ -2,7 +2,7 @@
 
 use crate::connect::{self, Refusal};
 use crate::sys;
-use crate::{accept, carrier, internet, real, stream, table};
+use crate::{accept, carrier, descriptor, internet, real, stream, table};
 use core::ffi::{c_int, c_short, c_uint, c_void};
 use core::ptr::null;
 use libc::{mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
@@ -236,17 +236,18 @@ fn discard(fd: c_int, wanted: size_t, flags: c_int) -> ssize_t {
 }
 
 /// Looks at the descriptors that have come with a message: what their numbers were before is over, and a stream of another
-/// host is to be known.
+/// host is to be known. By a stream of ours none come, as by TCP: the program would not know that it has them.
 ///
 /// # Safety
 ///
-/// The kernel has filled the message.
-unsafe fn learn_received(message: *const msghdr) {
+/// The kernel has filled the message, which came by `fd`.
+unsafe fn learn_received(fd: c_int, message: *mut msghdr) {
     // SAFETY: the caller's promise, throughout; descriptors need not be aligned.
     unsafe {
-        if (*message).msg_controllen == 0 {
+        if (*message).msg_controllen == 0 && (*message).msg_flags & libc::MSG_CTRUNC == 0 {
             return;
         }
+        let is_stream = stream::find(fd).is_some();
         let mut header = libc::CMSG_FIRSTHDR(message);
         while let Some(part) = header.as_ref() {
             if (part.cmsg_level, part.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
@@ -254,11 +255,20 @@ unsafe fn learn_received(message: *const msghdr) {
                 let descriptors = libc::CMSG_DATA(header).cast::<c_int>();
                 for index in 0..len / size_of::<c_int>() {
                     let fd = descriptors.add(index).read_unaligned();
-                    table::reset(fd);
-                    carrier::learn(fd);
+                    if is_stream {
+                        descriptor::given(fd);
+                        sys::close(fd);
+                    } else {
+                        table::reset(fd);
+                        carrier::learn(fd);
+                    }
                 }
             }
             header = libc::CMSG_NXTHDR(message, header);
+        }
+        if is_stream {
+            (*message).msg_controllen = 0;
+            (*message).msg_flags &= !libc::MSG_CTRUNC;
         }
     }
 }
@@ -304,7 +314,7 @@ pub(crate) unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
             forget_sender((*message).msg_name, room, &raw mut (*message).msg_namelen);
         }
         if received >= 0 {
-            learn_received(message);
+            learn_received(fd, message);
         }
         let wanted = if received == 0 { asked_for((*message).msg_iov, (*message).msg_iovlen) } else { 1 };
         carrier::ended(fd, received, wanted)
@@ -331,7 +341,7 @@ pub(crate) unsafe fn recvmmsg(
         }
         let received = real::recvmmsg(fd, messages, count, flags, timeout);
         let headers = || (0..received.max(0) as usize).map(|index| &raw mut (*messages.add(index)).msg_hdr);
-        headers().for_each(|header| learn_received(header));
+        headers().for_each(|header| learn_received(fd, header));
         let foreign = |header: *mut msghdr| {
             // Neither nothing nor an internet address; how much room there was for it is no longer known.
             !(*header).msg_name.is_null() && !matches!((*header).msg_namelen, 0 | 16 | 28)

@@ -35,6 +35,7 @@ cases! {
     time_outs: "streams", "timeout";
     flags_of_receiving: "streams", "flags";
     messages_with_addresses: "streams", "messages";
+    no_descriptors_come_with_the_bytes: "streams", "rights";
     connecting_with_the_first_bytes: "streams", "fast";
     files_are_sent: "streams", "sendfile";
     much_is_said_before_anything_is_read: "streams", "ahead";

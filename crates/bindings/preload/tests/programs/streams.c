@@ -413,6 +413,56 @@ static void messages_client(int to)
     CHECK(sendmmsg(fd, many, 2, 0) == 2 && many[1].msg_len == 8);
 }
 
+static struct msghdr with_control(struct iovec *part, void *control, size_t len)
+{
+    memset(control, 0, len);
+    return (struct msghdr){ .msg_iov = part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = len };
+}
+
+/* Descriptors do not come with the bytes, whoever sends some. */
+static void rights_server(int listener, int at)
+{
+    (void)at;
+    int fd = take(listener), next = dup(fd);
+    char byte, control[CMSG_SPACE(sizeof(int))];
+    struct iovec part = { &byte, 1 };
+    CHECK(close(next) == 0);
+    for (int round = 0; round < 3; round++) {
+        /* Where there is no room for any as well. */
+        struct mmsghdr message = { .msg_hdr = with_control(&part, control, round == 2 ? 0 : sizeof control) };
+        if (round == 0)
+            CHECK(recvmsg(fd, &message.msg_hdr, 0) == 1);
+        else
+            CHECK(recvmmsg(fd, &message, 1, 0, NULL) == 1 && message.msg_len == 1);
+        CHECK(message.msg_hdr.msg_controllen == 0 && !(message.msg_hdr.msg_flags & MSG_CTRUNC));
+        FAILS(fcntl(next, F_GETFD), EBADF);
+    }
+    put(fd, "done", 4);
+    end(fd);
+}
+
+static void rights_client(int to)
+{
+    int fd = dial(to), pipes[2];
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } with;
+    struct iovec part = { "x", 1 };
+    CHECK(pipe(pipes) == 0);
+    for (int round = 0; round < 3; round++) {
+        struct msghdr message = with_control(&part, &with, sizeof with);
+        with.header = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
+        memcpy(CMSG_DATA(&with.header), pipes + 1, sizeof(int));
+        CHECK(sendmsg(fd, &message, 0) == 1);
+    }
+    want(fd, "done");
+    /* Nobody else has it. */
+    CHECK(close(pipes[1]) == 0);
+    struct pollfd one = { .fd = pipes[0], .events = POLLIN };
+    CHECK(poll(&one, 1, 0) == 1 && (one.revents & POLLHUP));
+}
+
 /* Connects with the first bytes. */
 static void fast_server(int listener, int at)
 {
@@ -645,6 +695,7 @@ static const struct side sides[] = {
     { "flags", flags_server, flags_client },
     { "messages", messages_server, messages_client },
     { "fast", fast_server, fast_client },
+    { "rights", rights_server, rights_client },
     { "sendfile", sendfile_server, sendfile_client },
     { "ahead", ahead_server, ahead_client },
     { "nameless", nameless_server, nameless_client },

@@ -185,10 +185,15 @@ pub(crate) fn replace(fd: c_int, registered: Option<Registration>, unix: c_int) 
     let status = sys::fcntl(fd, libc::F_GETFL, 0)?;
     let (notes, _) = stream::carry_options(fd, unix);
     sys::fcntl(unix, libc::F_SETFL, status & (libc::O_NONBLOCK | libc::O_ASYNC))?;
-    sys::dup3(unix, fd, if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 })?;
+    // A child that is about to call exec may have the TCP socket still.
+    if let Some(registration) = registered {
+        registration.remove(fd);
+    }
+    let replaced = sys::dup3(unix, fd, if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 });
     if let Some(registration) = registered {
         registration.restore(fd);
     }
+    replaced?;
     stream::born(fd, notes);
     Ok(())
 }

@@ -15,6 +15,12 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
+    /// Takes it out of the instance, as the file that it is now: the kernel does so by itself only when nobody has that file any
+    /// more.
+    pub(crate) fn remove(self, fd: c_int) {
+        let _ = sys::epoll_ctl(self.epoll, libc::EPOLL_CTL_DEL, fd, 0, 0);
+    }
+
     /// Registers the descriptor again, which is now another file.
     pub(crate) fn restore(self, fd: c_int) {
         let _ = sys::epoll_ctl(self.epoll, libc::EPOLL_CTL_ADD, fd, self.events, self.data);

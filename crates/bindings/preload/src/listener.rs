@@ -175,14 +175,19 @@ fn hide(fd: c_int, registered: Option<Registration>, unix: c_int, name: &Name) -
                 sys::fcntl(epoll, libc::F_SETFL, libc::O_NONBLOCK)?;
             }
             sys::fcntl(members.tcp, libc::F_SETFL, status | libc::O_NONBLOCK)?;
-            sys::dup3(epoll, fd, if on_exec { libc::O_CLOEXEC } else { 0 })?;
-            table::reset(fd);
-            table::set_listener(fd, members);
+            if let Some(registration) = registered {
+                registration.remove(fd);
+            }
+            let replaced = sys::dup3(epoll, fd, if on_exec { libc::O_CLOEXEC } else { 0 });
+            if replaced.is_ok() {
+                table::reset(fd);
+                table::set_listener(fd, members);
+            }
             if let Some(registration) = registered {
                 let events = registration.events & !(libc::EPOLLEXCLUSIVE as u32);
                 Registration { events, ..registration }.restore(fd);
             }
-            Ok(0)
+            replaced
         });
         sys::close(epoll);
         made

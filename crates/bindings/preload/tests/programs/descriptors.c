@@ -175,6 +175,14 @@ static void early_server(int listener, int at)
     CHECK(epoll_ctl(epoll, EPOLL_CTL_MOD, fresh, &event) == 0);
     put(take(fresh), "early", 5);
     end(fd);
+    /* It is registered once, and then no more, also for those who come by TCP. */
+    struct sockaddr_storage here;
+    struct epoll_event events[2];
+    socklen_t len = address(&here, to, 0);
+    fd = syscall(SYS_socket, family(), SOCK_STREAM, 0);
+    CHECK(syscall(SYS_connect, fd, &here, len) == 0);
+    CHECK(epoll_wait(epoll, events, 2, PATIENCE) == 1);
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_DEL, fresh, NULL) == 0 && epoll_wait(epoll, events, 2, 50) == 0);
 }
 
 static void early_client(int to)

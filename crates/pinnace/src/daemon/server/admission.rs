@@ -73,22 +73,57 @@ fn inode(pid: &str, kind: &str) -> io::Result<u64> {
     number.and_then(|number| number.parse().ok()).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// A line of what the system says of a process.
-fn status_line(pid: u32, name: &str) -> Option<String> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    status.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_owned()))
+/// What the system says of a process, all at one moment.
+struct Status(String);
+
+impl Status {
+    fn read(pid: u32) -> Option<Self> {
+        fs::read_to_string(format!("/proc/{pid}/status")).ok().map(Self)
+    }
+
+    fn line(&self, name: &str) -> Option<&str> {
+        self.0.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
+    }
+
+    fn effective_uid(&self) -> Option<u32> {
+        self.line("Uid")?.split_ascii_whitespace().nth(1)?.parse().ok()
+    }
 }
 
 fn is_in_group(pid: u32, group: u32) -> bool {
-    status_line(pid, "Groups").is_some_and(|groups| groups.split_ascii_whitespace().any(|one| one.parse() == Ok(group)))
+    let is_in = |groups: &str| groups.split_ascii_whitespace().any(|one| one.parse() == Ok(group));
+    Status::read(pid).is_some_and(|status| status.line("Groups").is_some_and(is_in))
 }
 
-/// Whether a process may bind to a port below 1024: it has the capability, and in our user namespace. What cannot be seen
-/// is taken for no.
-pub(super) fn may_bind_low_ports(pid: u32) -> bool {
+/// Whether a process may bind to a port below 1024: it has the capability, in our user namespace, and as the user who has
+/// connected. A program that is somebody else's by its set-user-ID bit does not lend its rights to whoever started it and has
+/// kept the connection. What cannot be seen is taken for no.
+pub(super) fn may_bind_low_ports(process: &Process) -> bool {
     /// The bit of CAP_NET_BIND_SERVICE.
     const BIND_SERVICE: u32 = 10;
-    let is_ours = || inode(&pid.to_string(), "user").ok().is_some_and(|user| inode("self", "user").ok() == Some(user));
-    let capabilities = status_line(pid, "CapEff").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
-    capabilities.is_some_and(|mask| mask >> BIND_SERVICE & 1 == 1) && is_ours()
+    let Some(status) = Status::read(process.pid) else { return false };
+    let user = |pid: &str| inode(pid, "user").ok();
+    let is_ours = || user(&process.pid.to_string()).is_some_and(|theirs| user("self") == Some(theirs));
+    let capabilities = status.line("CapEff").and_then(|mask| u64::from_str_radix(mask, 16).ok());
+    capabilities.is_some_and(|mask| mask >> BIND_SERVICE & 1 == 1)
+        && status.effective_uid() == Some(process.uid)
+        && is_ours()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::thread::{CapabilitySet, capabilities};
+
+    #[test]
+    fn a_right_that_a_process_has_as_another_user_is_not_its_own() {
+        let process = |uid| {
+            let alive = fs::File::open("/dev/null").expect("it is there").into();
+            Process { pid: std::process::id(), uid, alive }
+        };
+        let uid = rustix::process::geteuid().as_raw();
+        let has_right = capabilities(None).expect("or none").effective.contains(CapabilitySet::NET_BIND_SERVICE);
+        assert_eq!(may_bind_low_ports(&process(uid)), has_right);
+        assert!(!may_bind_low_ports(&process(uid + 1)));
+    }
 }

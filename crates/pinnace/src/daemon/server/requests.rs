@@ -114,7 +114,7 @@ impl Serving {
     /// Whether a client has the right, and room, for another listener.
     pub(super) fn check_may_listen(&self, number: u64, address: SocketAddr) -> Result<(), No> {
         let client = self.clients.get(&number).ok_or(End::Left)?;
-        if address.port() < first_unprivileged_port() && !may_bind_low_ports(client.process.pid) {
+        if address.port() < first_unprivileged_port() && !may_bind_low_ports(&client.process) {
             return Err(Refusal::Privileged.into());
         }
         if client.listeners.len() >= self.limits.listeners_per_client {

@@ -4,6 +4,9 @@
 //! Qbufs go straight from one to the other: the stream's bytes lie in the same pool. Each direction has a thread, which waits
 //! until the other side takes what it brings, so that whoever is slow slows down his peer and nobody else.
 //!
+//! Anybody can send packets in the names of others, each of which begins a stream: of those who have not shown that they are
+//! there few have a bridge at a time, and the others wait for a while.
+//!
 //! Always true: the loop never waits for a link; a bridge ends when either side does, in order if that ended in order.
 
 use super::channels::Made;
@@ -20,6 +23,7 @@ use pinnace_qbuf::channel::{Channel, ChannelFds, Side};
 use pinnace_qbuf::{ClientId, Pool};
 use pinnace_xtp::Refused;
 use rustix::event::EventfdFlags;
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -36,6 +40,11 @@ const LOOK: Duration = Duration::from_millis(250);
 const CONNECTING: Duration = Duration::from_secs(4);
 /// How long who does not read may keep what a client has sent that is gone.
 const LINGER: Duration = Duration::from_secs(60);
+/// Of how many bridges one may be for somebody who has not shown that he is there.
+const DOUBTED: usize = 4;
+/// The most who wait to show it, and for how long: who is there has shown it by then, also if many packets are lost.
+const MOST_WAITING: usize = 256;
+const LONGEST_DOUBT: Duration = Duration::from_secs(10);
 /// Who finds the pool empty looks again so often.
 const NO_MEMORY: Duration = Duration::from_millis(1);
 
@@ -67,12 +76,17 @@ pub(super) struct Bridges {
     queue: Arc<Queue>,
     /// Each bridge has a clone.
     count: Arc<()>,
+    /// Streams of bridges whose peers had not shown that they are there.
+    doubted: Vec<Weak<Stream>>,
+    /// Who waits for room among those, or to show it; since when, and at which listener.
+    waiting: VecDeque<(Instant, u64, Stream)>,
 }
 
 impl Bridges {
     pub(super) fn new() -> io::Result<Self> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { queue: Arc::new(Queue { words: Mutex::default(), wake }), count: Arc::default() })
+        let queue = Arc::new(Queue { words: Mutex::default(), wake });
+        Ok(Self { queue, count: Arc::default(), doubted: Vec::new(), waiting: VecDeque::new() })
     }
 
     pub(super) fn wake(&self) -> BorrowedFd<'_> {
@@ -82,6 +96,34 @@ impl Bridges {
     /// What one bridge holds while it is there. `None`: there are as many as there may be.
     fn begin(&self, most: usize) -> Option<Arc<()>> {
         (Arc::strong_count(&self.count) <= most).then(|| Arc::clone(&self.count))
+    }
+
+    /// Whether a stream that has come may have one of so many bridges.
+    fn admits(&mut self, stream: &Stream, most: usize) -> bool {
+        if stream.is_proved() {
+            return true;
+        }
+        self.doubted.retain(|other| other.upgrade().is_some_and(|other| !other.is_proved()));
+        self.doubted.len() < (most / DOUBTED).max(1)
+    }
+
+    /// It has a bridge.
+    fn admitted(&mut self, stream: &Arc<Stream>) {
+        if !stream.is_proved() {
+            self.doubted.push(Arc::downgrade(stream));
+        }
+    }
+
+    /// Lets it wait. Where too many do, it is in the place of whoever has waited longest.
+    fn keep(&mut self, listener: u64, stream: Stream) {
+        if self.waiting.len() >= MOST_WAITING {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back((Instant::now(), listener, stream));
+    }
+
+    pub(super) fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty()
     }
 }
 
@@ -187,8 +229,23 @@ impl Serving {
                 // Who cannot be taken finds the stream reset.
                 Word::Arrived { listener, stream } => {
                     stream.set_linger(Some(Duration::ZERO));
-                    let _ = self.bridge(listener, *stream);
+                    if self.bridges.admits(&stream, self.limits.bridges) {
+                        let _ = self.bridge(listener, *stream);
+                    } else {
+                        self.bridges.keep(listener, *stream);
+                    }
                 }
+            }
+        }
+    }
+
+    /// Looks after those who wait.
+    pub(super) fn look_at_bridges(&mut self) {
+        for (since, listener, stream) in std::mem::take(&mut self.bridges.waiting) {
+            if self.bridges.admits(&stream, self.limits.bridges) {
+                let _ = self.bridge(listener, stream);
+            } else if since.elapsed() < LONGEST_DOUBT && self.listeners.contains_key(&listener) {
+                self.bridges.waiting.push_back((since, listener, stream));
             }
         }
     }
@@ -212,6 +269,8 @@ impl Serving {
         }
         self.counters.connected += 1;
         stream.set_linger(None);
+        let stream = Arc::new(stream);
+        self.bridges.admitted(&stream);
         let spawned = thread::Builder::new().name("pinnace-bridge".into()).spawn(move || {
             let _count = count;
             carry(channel, &stream, LINGER);
@@ -345,6 +404,7 @@ mod tests {
     use crate::qmp::Listener as QmpListener;
     use pinnace_qbuf::PoolOptions;
     use pinnace_qbuf::channel::{ChannelError, ChannelOptions};
+    use std::net::UdpSocket;
     use std::sync::mpsc::{self, Receiver};
 
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -381,6 +441,52 @@ mod tests {
             }
         }
         sent
+    }
+
+    #[test]
+    fn of_those_who_may_not_be_there_few_have_a_bridge() {
+        let options = Options { same_host: false, ..Options::default() };
+        // The first words of somebody who connects, which others say after him. They have an address of their own, so that nobody
+        // else takes the port in between.
+        let socket = || UdpSocket::bind("127.0.0.43:0").unwrap();
+        let nobody = socket();
+        let (at, mut first) = (nobody.local_addr().unwrap(), vec![0; 65_536]);
+        let asking = Endpoint::client_of(at, &options).unwrap().begin(at).unwrap();
+        let (len, _) = nobody.recv_from(&mut first).unwrap();
+        drop((asking, nobody));
+        let listener = QmpListener::bind(at, &options).unwrap();
+        let strangers: Vec<_> = (0..5).map(|_| socket()).collect();
+        for stranger in &strangers {
+            stranger.send_to(&first[..len], at).unwrap();
+        }
+        let accept = |from: &dyn Fn(SocketAddr) -> bool| loop {
+            let stream = listener.accept().unwrap();
+            if from(stream.peer_addr()) {
+                break stream;
+            }
+        };
+        let is_stranger = |peer| strangers.iter().any(|stranger| stranger.local_addr().unwrap() == peer);
+        let mut bridges = Bridges::new().unwrap();
+        let mut crossing = Vec::new();
+        for _ in 0..4 {
+            let stream = Arc::new(accept(&is_stranger));
+            assert!(bridges.admits(&stream, 16));
+            bridges.admitted(&stream);
+            crossing.push(stream);
+        }
+        let stranger = accept(&is_stranger);
+        assert!(!bridges.admits(&stranger, 16));
+        // Whoever has shown that he is there waits for none of them.
+        let here = Stream::connect(at, &options).unwrap();
+        here.write(b"ahoy").unwrap();
+        let there = accept(&|peer| peer.port() == here.local_addr().port());
+        while !there.is_proved() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(bridges.admits(&there, 16));
+        bridges.admitted(&Arc::new(there));
+        crossing.pop();
+        assert!(bridges.admits(&stranger, 16));
     }
 
     #[test]

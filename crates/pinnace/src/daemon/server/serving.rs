@@ -147,7 +147,8 @@ impl Serving {
                 self.look();
                 let cost = Duration::from_micros(self.pool.options().zones.into()) * pinnace_qbuf::BLOCKS as u32;
                 self.next_look = Instant::now() + LOOK.max(cost);
-                self.is_idle = self.clients.is_empty() && self.strangers.is_empty() && !self.is_sweep_due;
+                let has_nobody = self.clients.is_empty() && self.strangers.is_empty() && !self.bridges.is_waited_for();
+                self.is_idle = has_nobody && !self.is_sweep_due;
             }
         }
     }
@@ -371,6 +372,7 @@ impl Serving {
         }
         self.bury();
         self.look_for_strangers();
+        self.look_at_bridges();
     }
 
     /// Whoever was given the pool says which client of it he is, or is taken out: nobody would count what he has.

@@ -616,11 +616,17 @@ impl Shared {
         }
     }
 
-    /// Whether something has come that was not read.
+    /// Whether something has come that was not read, also if the application reads no more. For whoever closes it.
     pub(super) fn is_unread(&self) -> bool {
-        let mut reading = lock(&self.reading);
-        let fetched = self.fetch(&mut reading, Some(Instant::now()));
-        reading.message.is_some() || is_out_of_memory(&fetched)
+        let reading = lock(&self.reading);
+        if reading.message.is_some() || reading.end.is_some() {
+            return reading.message.is_some();
+        }
+        match lock(&self.channel).try_recv() {
+            Ok(found) => found.is_some_and(|message| !message.is_empty()),
+            // It is there, and there is no memory for it.
+            Err(error) => matches!(error, ChannelError::NoMemory),
+        }
     }
 
     fn state_after(&self, has_ended: Option<End>) -> State {

@@ -144,6 +144,18 @@ fn what_was_closed_with_bytes_unread_is_a_reset_also_while_its_end_waits_for_roo
 }
 
 #[test]
+fn what_was_closed_with_bytes_unread_is_a_reset_also_after_the_end_of_reading() {
+    for (sent, expected) in [(&b"not wanted"[..], Err(ErrorKind::ConnectionReset)), (b"", Ok(0))] {
+        let (a, b) = pair();
+        b.shutdown(Shutdown::Read).unwrap();
+        a.write(sent).unwrap();
+        a.shutdown(Shutdown::Write).unwrap();
+        drop(b);
+        assert_eq!(a.read(&mut [0; 8]).map_err(|error| error.kind()), expected);
+    }
+}
+
+#[test]
 fn a_read_keeps_what_it_has_when_the_share_of_the_process_is_used_up() {
     let (a, b) = pair_in(&PoolOptions { zones: 4, share_percent: 25, ..PoolOptions::default() }, 64, Idle::Block);
     let held = b.alloc(128 << 10).unwrap();

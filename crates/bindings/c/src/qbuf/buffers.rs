@@ -1,7 +1,7 @@
 //! What a number of `qb_open` stands for.
 //!
-//! Always true: no lock is held while a thread sleeps, so that one may wait for a message while another sends. That the process
-//! at the other end has died is found out also if nobody waits: by who writes, and where somebody may poll by a thread.
+//! Always true: no lock is held while a thread sleeps, so that one may wait for a message while another sends. That the program
+//! at the other end is gone is found out also if nobody waits: by who writes, and where somebody may poll by a thread.
 
 use super::{claim, claim_to_pass, give, rendezvous};
 use crate::descriptors::Number;
@@ -49,6 +49,8 @@ struct End {
     is_closed: AtomicBool,
     /// Readable when the channel says so: a duplicate, to sleep on without the lock.
     bell: OwnedFd,
+    /// Hangs up when the program at the other end is gone, also by exec, by which its process lives on. Closed behind the channel.
+    line: OwnedFd,
 }
 
 impl End {
@@ -71,13 +73,19 @@ impl End {
         channel.wake();
     }
 
-    /// Looks now and then whether the process at the other end lives. True: it has died, and the channel is closed.
+    /// Looks now and then whether the program at the other end is there. True: it is gone, and the channel is closed.
     fn misses_the_dead(&self, pool: &Pool) -> bool {
-        let is_dead = self.lock().miss_the_dead();
-        if is_dead {
+        let is_gone = self.lock().miss_the_gone(|| self.has_hung_up());
+        if is_gone {
+            // What a process has that lives stays its own.
             pool.sweep();
         }
-        is_dead
+        is_gone
+    }
+
+    fn has_hung_up(&self) -> bool {
+        let mut line = [PollFd::new(&self.line, PollFlags::empty())];
+        poll(&mut line, Some(&Timespec::default())).is_ok_and(|ended| ended > 0)
     }
 
     /// Looks in a thread of its own, until it is dropped, so that who polls is woken.
@@ -104,13 +112,18 @@ impl Buffers {
     /// The pool of that name, and a channel to whoever else opens it.
     pub(super) fn named(name: &[u8], how: &How) -> Result<Self, Errno> {
         let deadline = how.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let (pool, channel) = rendezvous::meet(name, &how.pool, how.slots, deadline)?;
+        let (pool, channel, line) = rendezvous::meet(name, &how.pool, how.slots, deadline)?;
         let bell = channel.readable_fd().try_clone_to_owned().map_err(|error| Errno::from(&error))?;
         let number = Number::of(&bell)?;
         let buffers = Self {
             number,
             pool,
-            channel: Some(Arc::new(End { channel: Mutex::new(channel), is_closed: AtomicBool::new(false), bell })),
+            channel: Some(Arc::new(End {
+                channel: Mutex::new(channel),
+                is_closed: AtomicBool::new(false),
+                bell,
+                line,
+            })),
             is_blocking: how.is_blocking,
             spin: how.spin,
         };

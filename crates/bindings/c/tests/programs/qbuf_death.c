@@ -26,9 +26,36 @@ static void a_writer_is_told(void) {
     CHECK(qb_close(fd) == 0);
 }
 
+/* Its process lives on as another program, which has not heard of the buffers. */
+static void another_program(void) {
+    const char *name = fresh_name("exec");
+    void *in;
+    size_t size;
+    double until;
+    int fd;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        int own = qb_open(name, NULL);
+        void *out;
+        CHECK(own >= 0 && (out = qb_alloc(own, 100)) != NULL);
+        CHECK(qb_write(own, out, 100) == 100);
+        execl("/bin/sleep", "sleep", "60", (char *)NULL);
+        _exit(1);
+    }
+    fd = qb_open(name, NULL);
+    until = now() + 20;
+    CHECK(fd >= 0 && qb_read(fd, &in, &size) == 100 && qb_free(fd, in) == 0);
+    CHECK(qb_read(fd, &in, &size) == 0 && now() < until);
+    CHECK(stats_of(fd).free_blocks == stats_of(fd).blocks);
+    CHECK(qb_close(fd) == 0);
+    CHECK(waitpid(child, NULL, WNOHANG) == 0 && kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+}
+
 int main(void) {
     int round;
     a_writer_is_told();
+    another_program();
     for (round = 0; round < 10; round++) {
         const char *name = fresh_name("death");
         struct qb_options options;

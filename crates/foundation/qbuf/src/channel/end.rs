@@ -286,6 +286,13 @@ impl Channel {
     /// [`ChannelError::Closed`]. True: it was closed now, and [`Channel::readable_fd`] is readable.
     //= B-12
     pub fn miss_the_dead(&mut self) -> bool {
+        self.miss_the_gone(|| false)
+    }
+
+    /// The same, where something else says that the other side is gone although its process lives, in which another program may
+    /// run by now. Asked no more often than that.
+    //= B-12
+    pub fn miss_the_gone(&mut self, is_gone: impl FnOnce() -> bool) -> bool {
         let now = Instant::now();
         if now < self.life_sign + super::wait::LIFE_SIGN {
             return false;
@@ -294,7 +301,7 @@ impl Channel {
         // Closed once: also if nobody has received the rest.
         let is_closed = self.sending != State::Open
             && (self.receiving != State::Open || self.incoming.writer_closed() != Ok(false));
-        if is_closed || self.peer_is_alive() {
+        if is_closed || (self.peer_is_alive() && !is_gone()) {
             return false;
         }
         self.peer_is_dead();

@@ -3,6 +3,7 @@
 use crate::errors::Errno;
 use pinnace_qbuf::channel::Channel;
 use pinnace_qbuf::{Pool, PoolOptions};
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 pub(in crate::qbuf) fn meet(
@@ -10,6 +11,6 @@ pub(in crate::qbuf) fn meet(
     _options: &PoolOptions,
     _slots: u32,
     _deadline: Option<Instant>,
-) -> Result<(Pool, Channel), Errno> {
+) -> Result<(Pool, Channel, OwnedFd), Errno> {
     Err(Errno(libc::ENOTSUP))
 }

@@ -36,13 +36,14 @@ const LONGEST: usize = 64;
 /// The pool, the channel's memory and its two doorbells.
 const DESCRIPTORS: usize = 4;
 
-/// Opens the pool called `name` and one end of a channel in it: as the first, which waits for the other, or as the second.
+/// Opens the pool called `name` and one end of a channel in it: as the first, which waits for the other, or as the second. What
+/// comes with them is the socket that they met by: it hangs up when the program at the other end is gone.
 pub(in crate::qbuf) fn meet(
     name: &[u8],
     options: &PoolOptions,
     slots: u32,
     deadline: Option<Instant>,
-) -> Result<(Pool, Channel), Errno> {
+) -> Result<(Pool, Channel, OwnedFd), Errno> {
     if name.is_empty() || name.len() > LONGEST {
         return Err(Errno(libc::EINVAL));
     }
@@ -61,8 +62,8 @@ pub(in crate::qbuf) fn meet(
                     return Err(Errno(libc::EACCES));
                 }
                 // One that has found its peer meanwhile hangs up: then it is the next one's turn.
-                if let Some(found) = call(&peer)? {
-                    return Ok(found);
+                if let Some((pool, channel)) = call(&peer)? {
+                    return Ok((pool, channel, peer.into()));
                 }
             }
             // It is about to listen, or has just gone; or too many call.
@@ -96,7 +97,7 @@ fn wait_for_peer(
     options: &PoolOptions,
     slots: u32,
     deadline: Option<Instant>,
-) -> Result<(Pool, Channel), Errno> {
+) -> Result<(Pool, Channel, OwnedFd), Errno> {
     let pool = Pool::create(options).map_err(|error| Errno::from(&error))?;
     listener.set_nonblocking(true).map_err(|error| Errno::from(&error))?;
     for number in (0..1 << 22).cycle() {
@@ -109,7 +110,7 @@ fn wait_for_peer(
             let channel =
                 Channel::attach(&pool, ours, Side::A).map_err(|error| Errno::from(&io::Error::from(error)))?;
             if give(&peer, &pool, &fds).is_ok() {
-                return Ok((pool, channel));
+                return Ok((pool, channel, peer.into()));
             }
         }
         if rest_until(deadline) == Some(Duration::ZERO) {

@@ -49,8 +49,12 @@ pub(crate) fn listen(fd: c_int, backlog: c_int) -> Outcome {
         let _ = revive(fd, members, backlog);
         return Ok(0);
     }
-    // Nor is it more than that if a new one has found no name.
-    let _ = sys::listen(members.unix, backlog);
+    // Whoever has changed its user since does not become the owner of the name: the companion hands streams to its own alone.
+    let owner = sys::option::<libc::ucred>(members.unix, libc::SOL_SOCKET, libc::SO_PEERCRED).map(|owner| owner.uid);
+    if owner.is_err() || owner == Ok(sys::euid()) {
+        // Nor is it more than that if a new one has found no name.
+        let _ = sys::listen(members.unix, backlog);
+    }
     Ok(0)
 }
 

@@ -232,6 +232,20 @@ static void squatter(int same_owner, int expected)
     CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
 }
 
+/* Whoever gives up its rights and listens once more leaves the name to whose it was. */
+static void heir(void)
+{
+    struct ucred owner;
+    socklen_t len = sizeof owner;
+    int listener = bound(0);
+    CHECK(listen(listener, 4) == 0);
+    nobody();
+    CHECK(listen(listener, 8) == 0);
+    int fd = dial(port(listener));
+    CHECK(below(fd) == AF_UNIX && syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &owner, &len) == 0);
+    CHECK(owner.uid == 0 && accept(listener, NULL, NULL) >= 0);
+}
+
 static void squatters(void)
 {
     if (getuid() != 0) {
@@ -240,6 +254,7 @@ static void squatters(void)
     }
     squatter(0, AF_INET);
     squatter(1, AF_UNIX);
+    heir();
 }
 
 /* A host of its own, with an address that is not a loopback one. */

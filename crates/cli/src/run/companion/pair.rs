@@ -37,10 +37,7 @@ impl Control {
     /// Takes the next, if it is our own user or root.
     pub(super) fn accept(from: &OwnedFd) -> io::Result<Self> {
         let fd = accept_with(from, SocketFlags::CLOEXEC)?;
-        let peer = socket_peercred(&fd)?.uid;
-        if !peer.is_root() && peer != rustix::process::geteuid() {
-            return Err(io::ErrorKind::PermissionDenied.into());
-        }
+        check_user(&fd)?;
         rustix::net::sockopt::set_socket_timeout(&fd, rustix::net::sockopt::Timeout::Recv, Some(AT_ONCE))?;
         Ok(Self(fd))
     }
@@ -80,6 +77,16 @@ impl Control {
 impl AsFd for Control {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// What is ours is for our own user and root alone.
+fn check_user(fd: &OwnedFd) -> io::Result<()> {
+    let peer = socket_peercred(fd)?.uid;
+    if peer.is_root() || peer == rustix::process::geteuid() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
     }
 }
 
@@ -164,6 +171,8 @@ pub(super) fn hand_over(name: &str, stream: &OwnedFd, waits: bool) -> io::Result
     bind(&handover, &unique('H')?)?;
     ioctl_fionbio(&handover, !waits)?;
     connect(&handover, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    // While the listener was made anew anybody may have taken its name.
+    check_user(&handover)?;
     pass(handover.as_fd(), stream)
 }
 
@@ -203,6 +212,35 @@ mod tests {
             all.extend(&buffer[..count]);
         }
         assert_eq!(all, *b"abcdef");
+    }
+
+    #[test]
+    fn a_stream_is_not_handed_over_to_another_user_who_has_the_listeners_name() {
+        if !rustix::process::geteuid().is_root() {
+            pinnace_testing::skip::host("only root can be two users");
+            return;
+        }
+        let [local, peer] = [1, 2].map(|host| SocketAddr::from(([192, 0, 2, host], 7003)));
+        let (stream, _own) = make(Family::V4, (local, peer), true).expect("a pair");
+        for (uid, is_given) in [(0, true), (65534, false)] {
+            let name = format!("pinnace-test/{}-{uid}", std::process::id());
+            let listener = thread::scope(|scope| {
+                let listening = scope.spawn(|| {
+                    let uid = Some(rustix::thread::Uid::from_raw(uid));
+                    rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+                    let listener = socket()?;
+                    bind(&listener, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+                    listen(&listener, 8)?;
+                    io::Result::Ok(listener)
+                });
+                listening.join().expect("it ends").expect("a listener")
+            });
+            let given = hand_over(&name, &stream, false).map_err(|error| error.kind());
+            assert_eq!(given, if is_given { Ok(()) } else { Err(io::ErrorKind::PermissionDenied) });
+            let accepted = accept_with(&listener, SocketFlags::CLOEXEC).expect("it was called");
+            let said = recv(&accepted, &mut [0_u8; 4], RecvFlags::empty()).map(|(count, _)| count);
+            assert_eq!(said, Ok(if is_given { 2 } else { 0 }));
+        }
     }
 
     #[test]

@@ -85,6 +85,11 @@ impl Framed {
         Self { stream, longest, writer, reading, silence, watch: Watch::default() }
     }
 
+    /// Messages of no more than `longest` bytes each are received from now on.
+    pub(super) fn limit(&mut self, longest: u64) {
+        self.longest = longest;
+    }
+
     pub(crate) fn method(&self) -> Method {
         match self.stream.way() {
             Way::SharedMemory => Method::SharedMemory,
@@ -255,6 +260,7 @@ impl Carry for Framed {
         let received = self.come_async(&mut reading, u64::MAX).await?;
         place(received, buffer, |received| reading.again.push_front(received))
     }
+
     fn recv_into(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
         let mut reading = self.take(deadline)?;
         if let Some(again) = reading.again.pop_front() {

@@ -364,6 +364,17 @@ impl Carrier {
         }
     }
 
+    /// No memory is had from now on for messages of more than `longest` bytes, which are refused, where the method would collect
+    /// as much of them as the peer sends. Frames of VRP, and messages of A1, have limits that were agreed on.
+    pub(crate) fn limit(&mut self, longest: u64) {
+        match self {
+            Self::Xtp(carrier) => carrier.limit(longest),
+            Self::Framed(carrier) => carrier.limit(longest),
+            Self::Zcrp(carrier) => carrier.limit(longest),
+            Self::Vrp(_) | Self::A1(_) | Self::Cast(_) => {}
+        }
+    }
+
     /// What has gone wrong, in the light of what the peer has said: whoever does not answer may have closed or broken off before,
     /// and each method has its own words for it.
     #[cold]

@@ -30,6 +30,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Xtp {
     connection: xtp::Connection,
+    /// The most bytes of a message that is collected.
+    longest: u64,
     /// Where nothing is repeated.
     numbers: Option<Numbers>,
     again: Again,
@@ -91,6 +93,10 @@ impl Numbers {
         sorted.map(Some)
     }
 }
+
+/// Where a message may have lost its end, what was lost of those behind it comes with it, and the rest of one of them: so many
+/// bytes more than that one has.
+const LOST_BEHIND: u64 = 16 << 20;
 
 /// The tag of a message of one byte that stands for an empty one, of which there are none here.
 const EMPTY: [u8; 8] = *b"PNCEnone";
@@ -163,7 +169,14 @@ impl Xtp {
     pub(crate) fn new(connection: xtp::Connection, timeout: Duration) -> Self {
         let is_numbered = connection.service() == xtp::Service::IsoStream;
         let numbers = is_numbered.then(Numbers::new);
-        Self { connection, numbers, again: Again::default(), silence: Silence::new(timeout), watch: Watch::default() }
+        let (again, silence, watch) = (Again::default(), Silence::new(timeout), Watch::default());
+        Self { connection, longest: u64::MAX, numbers, again, silence, watch }
+    }
+
+    /// Messages of no more than `longest` bytes each are collected from now on.
+    pub(super) fn limit(&mut self, longest: u64) {
+        let behind = if self.numbers.is_some() { longest.saturating_add(LOST_BEHIND) } else { 0 };
+        self.longest = longest.saturating_add(behind);
     }
 
     /// The next numbered message into memory of the caller's; `None`: it does not go without a copy between.
@@ -258,17 +271,17 @@ impl Carry for Xtp {
         if let Some(received) = self.again.take() {
             return Ok(Some(received));
         }
-        let Some(numbers) = &self.numbers else { return whole(self.connection.recv_until(deadline)?) };
+        let Some(numbers) = &self.numbers else { return whole(self.connection.recv_within(self.longest, deadline)?) };
         let mut next = numbers.receiving.take(deadline).ok_or(Error::Timeout)?;
         loop {
-            if let Some(sorted) = numbers.sorted(self.connection.recv_until(deadline)?, &mut next) {
+            if let Some(sorted) = numbers.sorted(self.connection.recv_within(self.longest, deadline)?, &mut next) {
                 return Ok(sorted);
             }
         }
     }
 
     async fn recv_async(&self) -> Result<Option<Received>, Error> {
-        self.recv_within_async(u64::MAX).await
+        self.recv_within_async(self.longest).await
     }
 
     fn recv_into(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {

@@ -96,6 +96,11 @@ impl Zcrp {
         Self { sender, receiver, nonce, piece, longest, pool, sending, incoming, is_gone, silence, looks }
     }
 
+    /// Messages in pieces of no more than `longest` bytes each are collected from now on.
+    pub(super) fn limit(&mut self, longest: u64) {
+        self.longest = longest;
+    }
+
     /// Whether messages of so many bytes are one piece, which is not copied.
     pub(crate) fn is_in_place(&self, largest: u64) -> bool {
         largest < self.piece as u64

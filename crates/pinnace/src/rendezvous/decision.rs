@@ -33,7 +33,7 @@ fn list(names: &[&str]) -> String {
 }
 
 /// Whether a service is within what a listener accepts at most; `longest`: the bytes of a message that it collects.
-fn within(service: &Service, limits: &Service, longest: u64) -> Result<(), Refusal> {
+pub(crate) fn within(service: &Service, limits: &Service, longest: u64) -> Result<(), Refusal> {
     let beyond = |why: String| Err((Status::BeyondLimits, why));
     // Who says nothing of sizes learns of a limit with the first message beyond it.
     if service.says_sizes() {

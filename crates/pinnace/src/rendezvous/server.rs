@@ -5,7 +5,7 @@
 //! bounded in number and in length.
 
 use super::cookie::Cookies;
-use super::decision::{Refusal, decide};
+use super::decision::{Refusal, decide, within};
 use super::natives::{self, Agreed, Done, MOST_READS, Native};
 use super::socket::{Asked, Socket};
 use super::task::Task;
@@ -551,7 +551,7 @@ impl Serving {
     }
 
     /// Shows a connection to whoever listens, if it was expected.
-    fn finish(&mut self, carrier: Carrier, control: &Control, peer: SocketAddr) {
+    fn finish(&mut self, mut carrier: Carrier, control: &Control, peer: SocketAddr) {
         let nonce = control.nonce;
         let is_it = |expected: &Expected| {
             let is_host = expected.method == Method::SharedMemory || host_of(expected.client) == host_of(peer);
@@ -572,21 +572,29 @@ impl Serving {
             self.natives[native].is_watched = false;
         }
         let service = whole(&control.service, &service).unwrap_or(service);
+        // Another may listen by now than the one it was agreed on with.
+        let limits = self.shared.lock().limits.clone();
+        let is_within = |limits: &Service| within(&service, limits, self.options.longest_message).is_ok();
+        let Some(limits) = limits.filter(is_within) else {
+            carrier.abort(Instant::now());
+            return;
+        };
         if natives::is_duplex(&service) && service.kept_rate().is_some() {
             // The way back is held to it as well. What the sockets of all were made with knows nothing of it.
             let _ = carrier.set_service(&service);
         }
-        let (selection, longest) = (self.options.selection.clone(), self.longest(&service));
+        let (selection, longest) = (self.options.selection.clone(), self.longest(&service, &limits));
+        carrier.limit(longest);
         let parts = Parts { method, service, path, peer, selection, longest, has_connected: false };
         self.shared.push(Connection::new(carrier, parts));
     }
 
     /// Bytes of the longest message that is received of whoever asked for `service`: also who said nothing of sizes keeps to
     /// the listener's limit.
-    fn longest(&self, service: &Service) -> u64 {
-        let inbox = self.shared.lock();
-        let limit = inbox.limits.as_ref().filter(|limits| limits.says_sizes() && service.pattern != Pattern::Stream);
-        limit.map_or(u64::MAX, Service::largest_bytes).min(self.options.longest_message)
+    fn longest(&self, service: &Service, limits: &Service) -> u64 {
+        let has_limit = limits.says_sizes() && service.pattern != Pattern::Stream;
+        let limit = if has_limit { limits.largest_bytes() } else { u64::MAX };
+        limit.min(self.options.longest_message)
     }
 
     /// Gives up what is too old.

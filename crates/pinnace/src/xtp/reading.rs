@@ -193,10 +193,15 @@ impl Connection {
         })
     }
 
-    pub(crate) fn recv_until(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
+    pub(super) fn recv_until(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
+        self.recv_within(u64::MAX, deadline)
+    }
+
+    /// Like [`Connection::recv`], for a message of at most `most` bytes.
+    pub(crate) fn recv_within(&self, most: u64, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
         loop {
             self.about().wait_until(|state| self.may_read(state), deadline)?;
-            if let Some(result) = self.take_message(u64::MAX)? {
+            if let Some(result) = self.take_message(most)? {
                 return Ok(result);
             }
         }

@@ -36,6 +36,23 @@ fn what_is_longer_than_the_listener_takes_is_refused() {
     }
 }
 
+/// Nor is it collected before.
+#[test]
+fn what_is_longer_than_the_listener_takes_is_refused_before_it_has_come() {
+    for service in ["rate=8mbit burst=64KiB", "rate=8mbit burst=64KiB loss=any"] {
+        let endpoint = Endpoint::bind("127.0.0.1:0").unwrap();
+        let listener = endpoint.listen(&"largest=10kB path=cluster".parse().unwrap()).unwrap();
+        let client = Endpoint::client_with(&forced(Method::Xtp));
+        let client = client.connect(&listener.local_addr().to_string(), &service.parse().unwrap()).unwrap();
+        let server = listener.accept_timeout(LONG).unwrap().expect("somebody has come");
+        // It takes a minute. Of what may lose its end more is collected.
+        drop(client.send(vec![1; 64 << 20]).unwrap());
+        let error = server.recv_timeout(2 * LONG).unwrap_err();
+        assert!(matches!(error, Error::MessageTooLong(10_000)), "{service}: {error}");
+        client.abort();
+    }
+}
+
 #[test]
 fn no_piece_of_a_message_that_is_too_long_is_taken_for_one() {
     // Pieces are as long as the largest message, and the last one is shorter than the others: of 8 MiB and one longer piece,

@@ -136,18 +136,33 @@ impl Native {
     }
 }
 
+/// Somebody who has not said who it is. It may take itself for connected already, so it must not end in order.
+struct Stranger(Option<Carrier>);
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        if let Some(carrier) = self.0.take() {
+            carrier.abort(Instant::now());
+        }
+    }
+}
+
 /// Waits until whoever has come says who it is. Until then nobody's long messages are collected.
-pub(super) async fn introduce(carrier: Carrier, peer: SocketAddr) -> Done {
-    let most = Control::MOST_BYTES as u64;
-    let first = match &carrier {
-        Carrier::Xtp(carrier) => carrier.recv_within_async(most).await,
-        Carrier::Framed(carrier) => carrier.recv_within_async(most).await,
-        _ => carrier.recv_async().await,
-    };
-    let Ok(Some(first)) = first else { return Done::Failed };
-    match Control::parse(&first, None) {
-        Ok(control) if control.kind == Kind::Open => Done::Open(Box::new((carrier, control, peer))),
-        _ => Done::Failed,
+pub(super) fn introduce(carrier: Carrier, peer: SocketAddr) -> impl Future<Output = Done> + Send + 'static {
+    let mut stranger = Stranger(Some(carrier));
+    async move {
+        let most = Control::MOST_BYTES as u64;
+        let first = match &stranger.0 {
+            Some(Carrier::Xtp(carrier)) => carrier.recv_within_async(most).await,
+            Some(Carrier::Framed(carrier)) => carrier.recv_within_async(most).await,
+            Some(carrier) => carrier.recv_async().await,
+            None => Ok(None),
+        };
+        let Ok(Some(first)) = first else { return Done::Failed };
+        let opened = Control::parse(&first, None).ok().filter(|control| control.kind == Kind::Open);
+        let Some(control) = opened else { return Done::Failed };
+        let Some(carrier) = stranger.0.take() else { return Done::Failed };
+        Done::Open(Box::new((carrier, control, peer)))
     }
 }
 
@@ -432,6 +447,27 @@ mod tests {
         connection.flush().unwrap();
         thread::sleep(Duration::from_millis(200));
         assert!(looks(future) >= 4);
+    }
+
+    #[test]
+    fn whoever_nobody_waits_for_any_more_is_told_no_end_in_order() {
+        for has_come in [false, true] {
+            let options = xtp::Options::default();
+            let server = xtp::Endpoint::bind("127.0.0.1:0", &options).unwrap();
+            let listener = server.listen(xtp::Services::ALL).unwrap();
+            let client = xtp::Endpoint::client_of(server.local_addr(), &options).unwrap();
+            let connection = client.connect(server.local_addr()).unwrap();
+            // It has been acknowledged.
+            connection.send(Control::new(Kind::Open, NONCE).encode()).unwrap().wait().unwrap();
+            if has_come {
+                let come = listener.accept().unwrap().into_connection().unwrap();
+                let (peer, carrier) = (come.peer(), Carrier::Xtp(Xtp::new(come, Duration::from_secs(10))));
+                drop(introduce(carrier, peer));
+            }
+            drop(listener);
+            let told = connection.recv_timeout(Duration::from_secs(10));
+            assert!(matches!(told, Err(Error::ContextFailed(_))), "{has_come}: {told:?}");
+        }
     }
 
     #[test]

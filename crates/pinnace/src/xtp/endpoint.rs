@@ -6,8 +6,8 @@ use crate::places::Place;
 use super::port::{self, Bound, Call, End, canonical, deadline};
 use super::sending;
 use super::{
-    AddressSegment, Carrier, Connection, ControlBlock, HostPair, Listener, Options, Received, SendOptions, Sending,
-    Service, Services, XtpCounters,
+    AddressSegment, Carrier, Close, Connection, ControlBlock, HostPair, Listener, Options, Received, SendOptions,
+    Sending, Service, Services, XtpCounters,
 };
 use crate::{Error, Message, Unsent};
 use pinnace_core::Address;
@@ -484,6 +484,8 @@ fn answer(received: Result<Option<Received>, Error>) -> Result<Received, Error> 
 pub(super) fn turn_away(call: &mut Call<'_>, arrival: Arrival) {
     match arrival {
         Arrival::Context { place, id, .. } => {
+            // Nobody has taken what was said, so its end is none in order.
+            let _ = call.engine.close(call.now, id, Close::Forced);
             call.engine.release(call.now, id);
             call.state.release(place);
         }

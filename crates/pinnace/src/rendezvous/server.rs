@@ -81,10 +81,11 @@ impl Shared {
         let mut inbox = self.lock();
         inbox.limits = None;
         let waiting = std::mem::take(&mut inbox.waiting);
+        // Before somebody else listens, to whom somebody may come.
+        self.watch.clear();
         drop(inbox);
         // Nobody has promised them anything, and their peers may keep whoever stops waiting.
         waiting.into_iter().for_each(Connection::give_up);
-        self.watch.clear();
     }
 
     fn pop(&self, inbox: &mut Inbox) -> Option<Connection> {

@@ -126,6 +126,14 @@ pub(crate) fn host_of(address: SocketAddr) -> SocketAddr {
     with_port(address, 0)
 }
 
+/// Whose share of what is scarce an address takes: its host's, or where hosts have as many addresses as they like, its network's.
+pub(crate) fn share_of(address: SocketAddr) -> IpAddr {
+    match canonical(address).ip() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !0 << 64).into(),
+        ip => ip,
+    }
+}
+
 /// The first address of that name.
 pub(crate) fn resolve(address: impl ToSocketAddrs) -> Result<SocketAddr, Error> {
     let mut addresses = address.to_socket_addrs().map_err(unresolved)?;

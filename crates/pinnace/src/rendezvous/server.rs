@@ -16,13 +16,13 @@ use crate::carrier::{Carrier, Carry, Framed, piece_bytes};
 use crate::daemon::{Client, Registration};
 use crate::endpoint::{Connection, EndpointOptions, Parts};
 use crate::lock::lock;
-use crate::network::host_of;
+use crate::network::{host_of, share_of};
 use crate::qmp::Stream;
 use crate::service::{Method, Path, PathClass, Pattern, Service};
 use pinnace_runtime::{Waiting, WakeFd, Wakers};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -59,6 +59,12 @@ struct Inbox {
     waiting: VecDeque<Connection>,
     tasks: Wakers,
     is_over: bool,
+}
+
+/// Whether a host that has taken so many places may have one more where `taken` of `most` are: the last quarter is for those
+/// that have less than a quarter.
+fn has_place(taken: usize, of_host: usize, most: usize) -> bool {
+    taken < most && (taken < most - most / 4 || of_host < (most / 4).max(LEAST_SHARE))
 }
 
 impl Shared {
@@ -302,6 +308,8 @@ impl Serving {
         }
         let inbox = self.shared.lock();
         let limits = inbox.limits.clone().ok_or((Status::NobodyListens, String::new()))?;
+        let host = share_of(asked.from);
+        let accepted = inbox.waiting.iter().filter(|connection| share_of(connection.peer_addr()) == host).count();
         let waiting = inbox.waiting.len() + self.expected.len();
         drop(inbox);
         if waiting >= self.options.backlog {
@@ -322,7 +330,7 @@ impl Serving {
                 .map_err(|(status, why)| (status, format!("{why}; {}: {error}", Method::SharedMemory)))?;
         }
         let has_own_socket = matches!(method, Method::Zcrp | Method::Vrp | Method::A1);
-        let (unproven, of_host) = self.count(asked.from);
+        let (unproven, of_host) = self.count(host);
         let share = (self.options.backlog / 4).max(LEAST_SHARE);
         let is_crowd = has_own_socket && unproven >= MOST_UNPROVEN || waiting * 2 >= self.options.backlog;
         let must_prove = is_crowd || of_host.0 >= share;
@@ -335,16 +343,21 @@ impl Serving {
         if is_proven && of_host.1 >= share {
             return Err((Status::Busy, format!("{} connections of this host are being set up", of_host.1)));
         }
+        // Who has repeated no cookie may be somebody else, and takes no place of this host's.
+        let of_host = accepted + of_host.1;
+        if !has_place(waiting, of_host, self.options.backlog) {
+            return Err((Status::Busy, format!("{of_host} connections of this host wait to be accepted")));
+        }
         self.open(hello, asked, method, service, is_proven)
             .map_err(|error| (Status::NoMethod, format!("{method}: {error}")))
     }
 
     /// How many that have a socket of their own have repeated no cookie; and how many of this client's host have not, and have.
-    fn count(&self, client: SocketAddr) -> (usize, (usize, usize)) {
+    fn count(&self, host: IpAddr) -> (usize, (usize, usize)) {
         let (mut unproven, mut of_host) = (0, (0, 0));
         for expected in self.expected.values() {
             let has_own_socket = expected.native.is_none() && expected.method != Method::SharedMemory;
-            let is_same = host_of(expected.client) == host_of(client);
+            let is_same = share_of(expected.client) == host;
             unproven += usize::from(has_own_socket && !expected.is_proven);
             of_host.0 += usize::from(is_same && !expected.is_proven);
             of_host.1 += usize::from(is_same && expected.is_proven);
@@ -512,10 +525,16 @@ impl Serving {
 
     /// Somebody has come, and will say who it is.
     fn begin(&mut self, carrier: Carrier, peer: SocketAddr) {
-        if self.tasks.len() < self.options.backlog.saturating_mul(2) {
-            let expires = Instant::now() + PATIENCE / 2;
-            self.tasks.push(Task::new(&self.shared.thread, expires, natives::introduce(carrier, peer)));
+        let (host, most) = (share_of(peer), self.options.backlog.saturating_mul(2));
+        let of_host = self.tasks.iter().filter(|task| task.from == Some(host)).count();
+        if !has_place(self.tasks.len(), of_host, most) {
+            // What it has said may be acknowledged already, so it must not end in order.
+            carrier.abort(Instant::now());
+            return;
         }
+        let expires = Instant::now() + PATIENCE / 2;
+        let task = Task::new(&self.shared.thread, expires, natives::introduce(carrier, peer));
+        self.tasks.push(task.introducing(host));
     }
 
     fn progress(&mut self, readable: &[RawFd]) {

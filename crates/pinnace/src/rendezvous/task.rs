@@ -5,6 +5,7 @@
 use super::natives::Done;
 use pinnace_runtime::WakeFd;
 use std::future::Future;
+use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,6 +30,10 @@ impl Wake for Flag {
 pub(super) struct Task {
     /// Which method's socket it accepts from; `None` if it sets up one connection.
     pub(super) accepts: Option<usize>,
+    /// The nonce of the connection for which it has a socket of its own.
+    pub(super) opens: Option<u64>,
+    /// Whose introduction it waits for, if it is one.
+    pub(super) from: Option<IpAddr>,
     /// When it is given up.
     pub(super) expires: Instant,
     /// Polled as well when this is readable; negative: nothing.
@@ -44,7 +49,15 @@ impl Task {
         future: impl Future<Output = Done> + Send + 'static,
     ) -> Self {
         let flag = Arc::new(Flag { is_awake: AtomicBool::new(true), thread: Arc::clone(thread) });
-        Self { accepts: None, expires, descriptor: -1, flag, future: Box::pin(future) }
+        Self { accepts: None, opens: None, from: None, expires, descriptor: -1, flag, future: Box::pin(future) }
+    }
+
+    pub(super) fn opening(self, nonce: u64) -> Self {
+        Self { opens: Some(nonce), ..self }
+    }
+
+    pub(super) fn introducing(self, host: IpAddr) -> Self {
+        Self { from: Some(host), ..self }
     }
 
     pub(super) fn accepting(self, native: usize) -> Self {

@@ -291,8 +291,8 @@ impl Serving {
 
     fn answer(&mut self, hello: &Hello, asked: &Asked) -> Option<Vec<u8>> {
         if let Some(expected) = self.expected.get(&hello.nonce) {
-            // Its answer was lost; or it is somebody else's, who is lucky, or lies.
-            return (expected.client == asked.from).then(|| expected.answer.clone());
+            // Its answer was lost, or it asks anew, from another port; or it is somebody else's, who is lucky, or lies.
+            return (host_of(expected.client) == host_of(asked.from)).then(|| expected.answer.clone());
         }
         Some(match self.agree(hello, asked) {
             Ok(answer) => answer.encode(),
@@ -414,17 +414,18 @@ impl Serving {
             }
             Method::Zcrp => {
                 let (port, descriptor, future) = natives::zcrp(at, agreed, &self.options)?;
-                self.tasks.push(Task::new(&self.shared.thread, expires, future).reading(descriptor));
+                let task = Task::new(&self.shared.thread, expires, future).opening(hello.nonce);
+                self.tasks.push(task.reading(descriptor));
                 port
             }
             Method::Vrp => {
                 let (port, future) = natives::vrp(at, agreed, &self.options)?;
-                self.tasks.push(Task::new(&self.shared.thread, expires, future));
+                self.tasks.push(Task::new(&self.shared.thread, expires, future).opening(hello.nonce));
                 port
             }
             Method::A1 => {
                 let (port, future) = natives::a1(at, &agreed, &self.options)?;
-                self.tasks.push(Task::new(&self.shared.thread, expires, future));
+                self.tasks.push(Task::new(&self.shared.thread, expires, future).opening(hello.nonce));
                 port
             }
             Method::Xtp | Method::Qmp => {
@@ -565,7 +566,12 @@ impl Serving {
                     let (carrier, control, peer) = *opened;
                     self.finish(carrier, &control, peer);
                 }
-                Done::Failed => {}
+                Done::Failed => {
+                    // Its socket is gone; who asks again gets another one.
+                    if let Some(nonce) = task.opens {
+                        self.expected.remove(&nonce);
+                    }
+                }
             }
         }
     }

@@ -162,6 +162,95 @@ fn one_host_leaves_room_in_the_backlog_for_others() {
 }
 
 #[test]
+fn one_host_whose_connections_nobody_accepts_leaves_room_for_others() {
+    const BACKLOG: usize = 16;
+    let options = EndpointOptions { backlog: BACKLOG, ..EndpointOptions::default() };
+    let server = Endpoint::bind_with("127.0.0.1:0", &options).unwrap();
+    let listener = server.listen(&Service::new()).unwrap();
+    let to = listener.local_addr();
+    let _waiting: Vec<_> = (0..BACKLOG / 4 * 3).map(|_| crate::connect(&to.to_string()).unwrap()).collect();
+    assert_eq!(say_and_prove(&asking("127.0.0.1", to), 1).status, Status::Busy);
+    let other = asking("127.0.0.2", to);
+    let let_in = (2..20).filter(|nonce| say_and_prove(&other, *nonce).status == Status::Accepted).count();
+    assert_eq!(let_in, BACKLOG / 4);
+    // Who is accepted makes room.
+    assert!(listener.accept_timeout(Duration::from_secs(10)).unwrap().is_some());
+    assert_eq!(say_and_prove(&other, 20).status, Status::Busy, "it has its quarter");
+    assert_eq!(say_and_prove(&asking("127.0.0.3", to), 21).status, Status::Accepted);
+}
+
+#[test]
+fn a_network_of_ipv6_is_as_one_host() {
+    let share = |address: &str| share_of(address.parse().unwrap()).to_string();
+    assert_eq!([share("[2001:db8:1:2:3:4:5:6]:7"), share("[2001:db8:1:2::9]:8")], ["2001:db8:1:2::"; 2]);
+    assert_eq!([share("[::ffff:192.0.2.1]:7"), share("192.0.2.2:7")], ["192.0.2.1", "192.0.2.2"]);
+}
+
+#[test]
+fn whoever_asks_anew_from_another_port_is_answered() {
+    let server = Endpoint::bind("127.0.0.1:0").unwrap();
+    let listener = server.listen(&Service::new()).unwrap();
+    let to = listener.local_addr();
+    let path = Path::of_class(PathClass::Cluster);
+    // Each time from a new socket.
+    let ask = || {
+        let until = Some(Instant::now() + Duration::from_secs(2));
+        client::ask(to, 1, &client::Told::of(&Service::new()), &path, &[Method::A1], None, until).unwrap()
+    };
+    let first = ask();
+    assert_eq!(ask().to, first.to);
+    // Somebody has come to that socket, and has not become a connection: there is another one.
+    let socket = say_and_fall_silent(&first, b"no OPEN".to_vec());
+    assert_ne!(ask().to, first.to);
+    socket.abort();
+    let stranger = asking("127.0.0.2", to);
+    stranger.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let methods = vec![number(Method::A1)];
+    let hello = Hello { versions: VERSIONS, class: 1, nonce: 1, cookie: 0, host: 0, methods, service: String::new() };
+    stranger.send(&hello.encode().unwrap()).unwrap();
+    assert!(stranger.recv(&mut [0; 2048]).is_err());
+}
+
+/// Agrees on `service` over QMP, says OPEN, and whatever follows.
+fn come_over_qmp(to: SocketAddr, service: &Service, behind: &[u8], between: impl FnOnce()) -> Stream {
+    let (nonce, path) = (random_seed(), Path::of_class(PathClass::Cluster));
+    let told = client::Told::of(service);
+    let agreed = client::ask(to, nonce, &told, &path, &[Method::Qmp], None, None).unwrap();
+    between();
+    let stream = Stream::begin(agreed.to, &EndpointOptions::default().qmp(true)).unwrap();
+    let open = Control { service: service.to_string(), ..Control::new(Kind::Open, nonce) }.encode();
+    let bytes = [&(open.len() as u64).to_le_bytes(), &open[..], behind].concat();
+    assert_eq!(stream.write(&bytes).unwrap(), bytes.len());
+    stream
+}
+
+#[test]
+fn no_memory_is_had_for_what_is_longer_than_the_listener_takes() {
+    let server = Endpoint::bind("127.0.0.1:0").unwrap();
+    let listener = server.listen(&"largest=10kB path=cluster".parse().unwrap()).unwrap();
+    // Its length alone.
+    let _stream = come_over_qmp(listener.local_addr(), &Service::new(), &(1_u64 << 29).to_le_bytes(), || ());
+    let connection = listener.accept_timeout(Duration::from_secs(10)).unwrap().unwrap();
+    let error = connection.recv_timeout(Duration::from_secs(10)).unwrap_err();
+    assert!(matches!(error, Error::MessageTooLong(10_000)), "{error}");
+}
+
+#[test]
+fn what_was_agreed_on_with_another_listener_is_looked_at_again() {
+    let service = "rate=8mbit burst=64KiB".parse().unwrap();
+    for (limits, is_let_in) in [("rate=1mbit burst=64KiB", false), ("rate=9mbit burst=64KiB", true)] {
+        let server = Endpoint::bind("127.0.0.1:0").unwrap();
+        let mut listener = Some(server.listen(&Service::new()).unwrap());
+        let _stream = come_over_qmp(server.local_addr().unwrap(), &service, &[], || {
+            drop(listener.take());
+            listener = Some(server.listen(&limits.parse().unwrap()).unwrap());
+        });
+        let patience = Duration::from_millis(if is_let_in { 10_000 } else { 500 });
+        assert_eq!(listener.unwrap().accept_timeout(patience).unwrap().is_some(), is_let_in, "{limits}");
+    }
+}
+
+#[test]
 fn whoever_finds_it_busy_asks_again() {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let to = server.local_addr().unwrap();

@@ -5,6 +5,7 @@
 
 use super::again::Again;
 use super::alarm::{Alarm, within};
+use super::in_vain::InVain;
 use super::received::Position;
 use super::silence::Silence;
 use super::watch::Watch;
@@ -267,6 +268,7 @@ impl Carry for A1 {
     }
 
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
+        let mut in_vain = InVain::default();
         loop {
             // What another has put back meanwhile, too.
             if let Some(received) = self.again.take() {
@@ -294,10 +296,15 @@ impl Carry for A1 {
             if let Some(sorted) = self.sort(received) {
                 return Ok(sorted);
             }
+            if in_vain.is_over(deadline) {
+                self.watch.signal();
+                return Err(Error::Timeout);
+            }
         }
     }
 
     async fn recv_async(&self) -> Result<Option<Received>, Error> {
+        let mut in_vain = InVain::default();
         loop {
             if let Some(received) = self.again.take() {
                 return Ok(Some(received));
@@ -317,6 +324,7 @@ impl Carry for A1 {
                     if let Some(sorted) = self.sort(received?) {
                         return Ok(sorted);
                     }
+                    in_vain.pass().await;
                 }
             }
         }

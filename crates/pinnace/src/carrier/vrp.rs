@@ -10,6 +10,7 @@ mod words;
 
 use super::alarm::within;
 use super::early::{Incoming, NUMBERS, PATIENCE};
+use super::in_vain::InVain;
 use super::received::Position;
 use super::room::{self, Bounded, Looks};
 use super::turn::{Held, Turn};
@@ -401,6 +402,7 @@ impl Vrp {
         incoming: &mut Incoming,
         deadline: Option<Instant>,
     ) -> Result<Option<Received>, Error> {
+        let mut in_vain = InVain::default();
         loop {
             let now = Instant::now();
             if let Some(ready) = self.ready(back, incoming, now) {
@@ -419,29 +421,33 @@ impl Vrp {
                     if let Some(received) = self.on_frame(incoming, frame) {
                         return Ok(Some(received));
                     }
+                    // Others may send without a pause, and the peer nothing.
+                    if !in_vain.is_enough() {
+                        continue;
+                    }
                 }
                 // What has come is received all the same.
                 None if is_gone && incoming.early.is_empty() => return Err(Error::FrameFailed(Failure::PeerGone)),
-                None => {
-                    let now = Instant::now();
-                    if incoming.silence.is_due(now, Duration::ZERO) {
-                        self.ask(incoming)?;
-                    }
-                    if incoming.gone.is_some() {
-                        // What has come is due now.
-                        continue;
-                    }
-                    if deadline.is_some_and(|deadline| deadline <= now) {
-                        incoming.set_alarm(now, || back.waker());
-                        return Err(Error::Timeout);
-                    }
-                }
+                None => {}
+            }
+            let now = Instant::now();
+            if incoming.silence.is_due(now, Duration::ZERO) {
+                self.ask(incoming)?;
+            }
+            if let Some(ready) = self.ready(back, incoming, now) {
+                // What has come may be due now.
+                return ready;
+            }
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                incoming.set_alarm(now, || back.waker());
+                return Err(Error::Timeout);
             }
         }
     }
 
     /// The same, for tasks.
     async fn come_async(&self, back: &Receiver, incoming: &mut Incoming) -> Result<Option<Received>, Error> {
+        let mut in_vain = InVain::default();
         loop {
             let now = Instant::now();
             if let Some(ready) = self.ready(back, incoming, now) {
@@ -456,16 +462,19 @@ impl Vrp {
             let until = if is_gone { now } else { incoming.look_at(now) };
             match within(until, back.recv_async()).await {
                 None if is_gone && incoming.early.is_empty() => return Err(Error::FrameFailed(Failure::PeerGone)),
-                None => {
-                    if incoming.silence.is_due(Instant::now(), Duration::ZERO) {
-                        self.ask(incoming)?;
-                    }
-                }
+                None => {}
                 Some(frame) => {
                     if let Some(received) = self.on_frame(incoming, frame?) {
                         return Ok(Some(received));
                     }
+                    // Others may send without a pause, and the peer nothing.
+                    if !in_vain.pass().await {
+                        continue;
+                    }
                 }
+            }
+            if incoming.silence.is_due(Instant::now(), Duration::ZERO) {
+                self.ask(incoming)?;
             }
         }
     }

@@ -33,6 +33,12 @@ impl Watch {
         self.get().map(|watch| watch.as_fd()).ok_or(Error::Timeout)
     }
 
+    pub(super) fn signal(&self) {
+        if let Some(watch) = self.get() {
+            watch.signal();
+        }
+    }
+
     pub(super) fn clear(&self) {
         if let Some(watch) = self.get() {
             watch.clear();

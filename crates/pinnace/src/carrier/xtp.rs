@@ -12,6 +12,7 @@
 //! IsoStream is a hole in its message or, with the message's first packet, all of it, and never joins two messages.
 
 use super::again::Again;
+use super::in_vain::InVain;
 use super::sending::in_its_place;
 use super::silence::Silence;
 use super::tags::{self, Tag};
@@ -187,6 +188,7 @@ impl Xtp {
         numbers: &Numbers,
     ) -> Result<Option<Option<ReceivedInto>>, Error> {
         let mut next = numbers.receiving.take(deadline).ok_or(Error::Timeout)?;
+        let mut in_vain = InVain::default();
         loop {
             let (came, btag, holes) = match self.connection.copy_message(buffer, deadline) {
                 Ok(Copied::Message { len, btag, holes }) => (len, btag, holes),
@@ -202,6 +204,10 @@ impl Xtp {
                 let (holes, missed) = (tags::clipped(holes, len), tag.missed(&mut next));
                 return Ok(Some(Some(ReceivedInto { holes, missed, ..ReceivedInto::whole(len) })));
             }
+            if in_vain.is_over(deadline) {
+                self.watch.signal();
+                return Err(Error::Timeout);
+            }
         }
     }
 
@@ -212,10 +218,12 @@ impl Xtp {
         }
         let Some(numbers) = &self.numbers else { return whole(self.connection.recv_within_async(most).await?) };
         let mut next = numbers.receiving.take_async().await;
+        let mut in_vain = InVain::default();
         loop {
             if let Some(sorted) = numbers.sorted(self.connection.recv_within_async(most).await?, &mut next) {
                 return Ok(sorted);
             }
+            in_vain.pass().await;
         }
     }
 }
@@ -273,9 +281,14 @@ impl Carry for Xtp {
         }
         let Some(numbers) = &self.numbers else { return whole(self.connection.recv_within(self.longest, deadline)?) };
         let mut next = numbers.receiving.take(deadline).ok_or(Error::Timeout)?;
+        let mut in_vain = InVain::default();
         loop {
             if let Some(sorted) = numbers.sorted(self.connection.recv_within(self.longest, deadline)?, &mut next) {
                 return Ok(sorted);
+            }
+            if in_vain.is_over(deadline) {
+                self.watch.signal();
+                return Err(Error::Timeout);
             }
         }
     }

@@ -4,6 +4,7 @@
 //! where it was received, and is copied once otherwise; what the connection says itself is told to no application.
 
 use super::alarm::within;
+use super::in_vain::InVain;
 use super::pieces::{self, Pool, buffers};
 use super::room::{self, Bounded, Looks};
 use super::silence::Silence;
@@ -290,6 +291,7 @@ impl Zcrp {
         if let Some(ready) = incoming.ready() {
             return ready;
         }
+        let mut in_vain = InVain::default();
         while !incoming.has_ended {
             self.repost(incoming)?;
             let first = incoming.posted.pop_front().ok_or_else(no_buffers)?;
@@ -299,6 +301,10 @@ impl Zcrp {
                     self.silence.end();
                     if let Some(received) = self.on_piece(incoming, message)? {
                         return Ok(Some(received));
+                    }
+                    if !incoming.has_ended && in_vain.is_over(deadline) {
+                        self.receiver.signal_readiness();
+                        return Err(Error::Timeout);
                     }
                 }
                 Progress::Ended(Err(unsent)) => return Err(self.failed(unsent.error)),
@@ -325,6 +331,7 @@ impl Zcrp {
         if let Some(ready) = incoming.ready() {
             return ready;
         }
+        let mut in_vain = InVain::default();
         while !incoming.has_ended {
             self.repost(incoming)?;
             let first = incoming.posted.front_mut().ok_or_else(no_buffers)?;
@@ -340,6 +347,7 @@ impl Zcrp {
             if let Some(received) = self.on_piece(incoming, message.map_err(|unsent| self.failed(unsent.error))?)? {
                 return Ok(Some(received));
             }
+            in_vain.pass().await;
         }
         self.end(incoming)
     }

@@ -3,7 +3,8 @@
 //! Always true: a connection counts as open when its first message has said who it is, and not before.
 
 use super::wire::{Control, Kind, whole};
-use crate::carrier::{A1, Carrier, Carry, Framed, LEAST_LIFE, Vrp, Ways, Xtp, Zcrp, most_from_many, most_of};
+pub(super) use crate::carrier::MOST_READS;
+use crate::carrier::{A1, Carrier, Carry, Framed, InVain, LEAST_LIFE, Vrp, Ways, Xtp, Zcrp, most_from_many, most_of};
 use crate::endpoint::EndpointOptions;
 use crate::network::{host_of, with_port};
 use crate::service::{Direction, Method, Pattern, Receivers, Reliability, Service};
@@ -17,34 +18,6 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-
-/// Reads of a socket before others have their turn.
-pub(super) const MOST_READS: usize = 64;
-
-/// Counts what brings nobody, for a task that waits for somebody.
-#[derive(Default)]
-struct Strangers(usize);
-
-impl Strangers {
-    /// One more. Lets others have their turn after [`MOST_READS`]: who floods a socket must hold up neither the thread nor the
-    /// time at which the task is given up.
-    async fn pass(&mut self) {
-        self.0 += 1;
-        if !self.0.is_multiple_of(MOST_READS) {
-            return;
-        }
-        let mut has_waited = false;
-        poll_fn(|context| {
-            if has_waited {
-                return Poll::Ready(());
-            }
-            has_waited = true;
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
-    }
-}
 
 /// What has come of a task.
 pub(super) enum Done {
@@ -111,7 +84,7 @@ impl Native {
     pub(super) fn accept(&self, longest: u64, timeout: Duration) -> impl Future<Output = Done> + Send + 'static {
         let listener = self.listener.clone();
         async move {
-            let mut strangers = Strangers::default();
+            let mut strangers = InVain::default();
             match listener {
                 Listener::Xtp(listener) => loop {
                     match listener.accept_async().await {
@@ -120,7 +93,7 @@ impl Native {
                             return Done::Come(Box::new(Carrier::Xtp(Xtp::new(connection, timeout))), peer);
                         }
                         // Not what a connection begins with.
-                        Ok(_) => strangers.pass().await,
+                        Ok(_) => drop(strangers.pass().await),
                         Err(_) => return Done::Failed,
                     }
                 },
@@ -269,7 +242,7 @@ async fn open_vrp(
     settings: &vrp::Options,
     timeout: Duration,
 ) -> Result<(Carrier, Control, SocketAddr), Error> {
-    let mut strangers = Strangers::default();
+    let mut strangers = InVain::default();
     let (control, peer, number) = loop {
         let frame = receiver.recv_async().await?;
         if let Ok(control) = Control::parse(&frame, Some(agreed.nonce))
@@ -344,7 +317,7 @@ pub(super) fn a1(
     let timeout = options.peer_timeout;
     let mut unopened = Unopened(Some(socket));
     let future = async move {
-        let mut strangers = Strangers::default();
+        let mut strangers = InVain::default();
         loop {
             let Some(socket) = &unopened.0 else { return Done::Failed };
             let Ok(connection) = socket.accept_async().await else { return Done::Failed };
@@ -360,7 +333,7 @@ pub(super) fn a1(
                 match Control::parse(&first.data, Some(nonce)) {
                     Ok(control) => break control,
                     // What a source sent to the others before OPEN is not for us; and OPEN may be lost.
-                    Err(_) if receivers != Receivers::One || is_raw => strangers.pass().await,
+                    Err(_) if receivers != Receivers::One || is_raw => drop(strangers.pass().await),
                     Err(_) => return Done::Failed,
                 }
             };

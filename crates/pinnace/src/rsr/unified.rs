@@ -18,12 +18,15 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connections at a time.
 const MOST_PEERS: usize = 256;
 /// Bytes of the longest request, with its header.
 const LONGEST: u64 = 64 << 20;
+/// Requests that are still taken when the endpoint is closed, at least, of those who go on sending; and for how long.
+const MOST_BEHIND: usize = 64;
+const LONGEST_BEHIND: Duration = Duration::from_secs(1);
 /// How often a thread looks whether the endpoint is closed.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -160,7 +163,7 @@ impl Shared {
             let peer = Peer { shared: Arc::clone(self) };
             // If there is no thread for it, dropping the closure ends the connection and counts the peer off.
             let thread = std::thread::Builder::new().name("rsr-pinnace".to_owned());
-            if let Ok(thread) = thread.spawn(move || peer.serve(&connection)) {
+            if let Ok(thread) = thread.spawn(move || peer.serve(connection)) {
                 threads().push(thread);
             }
         }
@@ -181,11 +184,21 @@ impl Drop for Peer {
 }
 
 impl Peer {
-    fn serve(&self, connection: &Connection) {
+    fn serve(&self, connection: Connection) {
         let source = connection.peer_addr().to_string();
+        let (mut over_since, mut behind) = (None, 0);
         loop {
-            // What has come before the end is taken.
+            // What has come before the end is taken. Where that is cannot be told of whoever sends without a pause.
             let is_over = self.shared.is_over();
+            if is_over {
+                let since = *over_since.get_or_insert_with(Instant::now);
+                if behind >= MOST_BEHIND && since.elapsed() >= LONGEST_BEHIND {
+                    // Some of it is not taken, so this is no end in order.
+                    connection.give_up();
+                    return;
+                }
+                behind += 1;
+            }
             match connection.recv_timeout(if is_over { Duration::ZERO } else { LOOK }) {
                 Ok(Some(received)) => {
                     if self.shared.sink.deliver(arrival(received, &source), Duration::MAX).is_err() {
@@ -235,7 +248,26 @@ impl Drop for Listening {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ConnectionError;
+    use crate::{ConnectionError, rsr};
+
+    #[test]
+    fn whoever_goes_on_sending_does_not_keep_an_endpoint_from_closing() {
+        let context = rsr::Context::with_methods(vec![Arc::new(Unified::default())]);
+        // Slower than whoever sends, so that there is always another request.
+        let handler = |_| std::thread::sleep(Duration::from_millis(1));
+        let builder = rsr::Endpoint::builder().context(&context).handler(1, handler);
+        let mut endpoint = builder.listen("pinnace", "127.0.0.1:0").open().unwrap();
+        let (to, sending) = (endpoint.startpoint().clone(), context.clone());
+        let sender = std::thread::spawn(move || {
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_secs(30) && sending.begin(&to, 1, &mut rsr::Buffer::new()).is_ok() {}
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        let begin = Instant::now();
+        endpoint.close();
+        assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+        sender.join().unwrap();
+    }
 
     #[test]
     fn who_finds_no_place_is_turned_away_and_not_said_goodbye_to() {

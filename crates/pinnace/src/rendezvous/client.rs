@@ -329,12 +329,17 @@ fn open(
         }
     };
     let patience = at_most(OPENING, deadline);
+    let until = Some(Instant::now() + patience);
     let opened = match &carrier {
         Carrier::Zcrp(carrier) => carrier.open(&control, Instant::now() + patience),
         // It has accepted, and OPEN is the first that it receives.
         Carrier::A1(carrier) => carrier.open(&control, deadline),
         Carrier::Vrp(carrier) => arrived(Sending::Vrp(carrier.open(&control)?), patience),
-        carrier => arrived(carrier.send(Message::from_vec(control.encode()), None, None)?, patience),
+        // There may be no room for it, in the memory of the daemon.
+        carrier => match carrier.send(Message::from_vec(control.encode()), None, until) {
+            Ok(sending) => arrived(sending, at_most(patience, until)),
+            Err(unsent) => Err(unsent.error),
+        },
     };
     if let Err(Error::Timeout) = opened {
         // Not in order, for which it would be waited.

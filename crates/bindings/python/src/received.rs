@@ -119,8 +119,8 @@ impl Received {
     }
 
     /// How many messages before this one were not waited for any longer: they had been overtaken for as long as the service's
-    /// lifespan or deadline, or half a minute where it says neither. Each of them comes later (`is_late`), or was given up by
-    /// its sender.
+    /// lifespan or deadline, or half a minute where it says neither, or until their sender has given them up. Each of them comes
+    /// later (`is_late`), or was given up by its sender.
     #[getter]
     fn missed(&self) -> u64 {
         self.received.seen().missed()

@@ -43,6 +43,8 @@ pub(super) struct Incoming {
     pub(super) alarm: Option<Alarm>,
     /// Numbers of the connection's own words that came before their turn.
     pub(super) words: BTreeSet<u64>,
+    /// Numbers of messages that do not come any more, as their sender says.
+    pub(super) given_up: BTreeSet<u64>,
     /// Frames of the peer's refused, of which it is known that they are missing.
     pub(super) refused: u64,
     /// More have been refused.
@@ -74,6 +76,7 @@ impl Incoming {
             silence: Silence::new(timeout),
             alarm: None,
             words: BTreeSet::new(),
+            given_up: BTreeSet::new(),
             refused: 0,
             is_hurried: false,
             again: VecDeque::new(),
@@ -109,7 +112,19 @@ impl Incoming {
             next += 1;
         }
         self.next = Some(next);
+        if !self.given_up.is_empty() {
+            self.given_up = self.given_up.split_off(&next);
+        }
         missed
+    }
+
+    /// A message does not come any more: those behind it do not wait for it, and say that it is missing.
+    pub(super) fn on_given_up(&mut self, number: u64) {
+        // Its sender may not know that it is here.
+        let is_missing = self.next.is_some_and(|next| next <= number) && !self.early.contains_key(&number);
+        if self.is_ordered && is_missing {
+            self.given_up.insert(number);
+        }
     }
 
     /// A word of the connection's own has come.
@@ -142,7 +157,8 @@ impl Incoming {
 
     /// Whether frames before this one, the first of those that are early, have not come.
     fn waits_for_others(&self, first: u64) -> bool {
-        self.is_ordered && self.next.is_some_and(|next| first > next)
+        let may_come = |number| !self.words.contains(&number) && !self.given_up.contains(&number);
+        self.is_ordered && self.next.is_some_and(|next| (next..first).any(may_come))
     }
 
     /// Whether the frames before the first that is early are missing, and not waited for any longer.
@@ -244,6 +260,30 @@ mod tests {
         let since = incoming.since.unwrap();
         incoming.early.extend([came(12, since), came(15, since + APART)]);
         std::iter::from_fn(|| incoming.due(now)).map(|due| (due.missed(), due.is_late())).collect()
+    }
+
+    #[test]
+    fn frames_do_not_wait_for_what_its_sender_has_given_up() {
+        let now = Instant::now();
+        let of = |given_up: &[u64], word: Option<u64>| {
+            let mut incoming = Incoming { since: Some(now), ..incoming(11) };
+            incoming.early.insert(12, came(12, now).1);
+            given_up.iter().for_each(|number| incoming.on_given_up(*number));
+            word.into_iter().for_each(|number| incoming.on_word(number));
+            due_of(incoming, now)
+        };
+        assert_eq!(of(&[], None), []);
+        assert_eq!(of(&[11], None), [(1, false)], "13 and 14 may come");
+        assert_eq!(of(&[13, 11, 14], None), [(1, false), (2, false)]);
+        assert_eq!(of(&[11, 14], Some(13)), [(1, false), (1, false)], "13 is no message");
+        // It is here, or was, though its sender does not know; or it comes all the same.
+        assert_eq!(of(&[10, 12, 15], None), []);
+        let mut incoming = incoming(11);
+        incoming.on_given_up(11);
+        assert_eq!((incoming.advance(12), incoming.given_up.len()), (1, 0));
+        let mut unordered = Incoming { is_ordered: false, ..incoming };
+        unordered.on_given_up(20);
+        assert!(unordered.given_up.is_empty());
     }
 
     #[test]

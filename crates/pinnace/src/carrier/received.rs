@@ -76,7 +76,8 @@ impl Received {
     /// How many messages before this one are missing, of methods that know.
     ///
     /// VRP has not waited for them any longer: they had been overtaken for as long as the service's lifespan or deadline, or
-    /// half a minute where it says neither. Each of them comes later ([`Received::is_late`]), or was given up by its sender.
+    /// half a minute where it says neither, or until their sender has said that it has given them up. Each of them comes later
+    /// ([`Received::is_late`]), or was given up by its sender.
     /// XTP, where it repeats nothing, has lost them: none of them comes. A1, where it repeats nothing, knows only that there is
     /// a gap, and says 1. What is missing behind the last message: [`Connection::is_end_missing`](crate::Connection::is_end_missing).
     pub fn missed(&self) -> u64 {

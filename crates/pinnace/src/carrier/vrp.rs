@@ -243,11 +243,16 @@ impl Vrp {
                 Kind::Abort => (incoming.end, incoming.is_broken_off) = (Some(number), true),
                 Kind::Alive if let Some(void) = words::void_of(control.piece) => {
                     let number = incoming.unwrap_number(void.number);
-                    // It is said again where time is short, or a word was refused.
-                    let is_new = incoming.next.is_none_or(|next| next <= number) && !incoming.words.contains(&number);
-                    incoming.on_word(number);
-                    let refused = self.back.as_ref().map_or(0, |back| back.refused(frame.source()));
-                    incoming.refused = (incoming.refused + u64::from(is_new && void.was_refused)).min(refused);
+                    if words::is_given_up(control.piece) {
+                        incoming.on_given_up(number);
+                    } else {
+                        // It is said again where time is short, or a word was refused.
+                        let is_new =
+                            incoming.next.is_none_or(|next| next <= number) && !incoming.words.contains(&number);
+                        incoming.on_word(number);
+                        let refused = self.back.as_ref().map_or(0, |back| back.refused(frame.source()));
+                        incoming.refused = (incoming.refused + u64::from(is_new && void.was_refused)).min(refused);
+                    }
                 }
                 Kind::Open | Kind::Alive => {}
             }
@@ -532,6 +537,7 @@ impl Bounded for Vrp {
             frame = frame.repeat_for(deadline.saturating_sub(waited));
         }
         if let Some(lifespan) = special.and_then(|special| special.lifespan).or(terms.lifespan) {
+            self.tell_what_is_given_up();
             frame = frame.give_up_after(lifespan.saturating_sub(waited));
         }
         let is_foretold = terms.foretold == Some(len) && special.is_none();
@@ -642,6 +648,11 @@ impl Carry for Vrp {
     /// What came before is kept.
     fn look_for_break(&self) -> Result<(), Error> {
         self.check_own()?;
+        let is_over = self.terms().is_over;
+        if let Some(out) = self.out.as_ref().filter(|_| !is_over) {
+            // Nothing may be sent behind what was given up.
+            self.foretell(out, None);
+        }
         let Some(back) = &self.back else { return Ok(()) };
         let now = Instant::now();
         // Who has its turn finds out.

@@ -215,6 +215,11 @@ impl Sender {
         self.change(|outgoing| outgoing.take_void()).flatten()
     }
 
+    /// The number of a frame that had begun, and whose time was over; each is told once.
+    pub(crate) fn take_given_up(&self) -> Option<u16> {
+        self.change(pinnace_vrp::Outgoing::take_given_up).flatten()
+    }
+
     /// What was announced is not sent.
     pub(crate) fn void_announced(&self) {
         self.change(pinnace_vrp::Outgoing::void_announced);

@@ -12,6 +12,8 @@ use pinnace_core::Time;
 /// How long a receiver keeps a frame of which nothing comes, if it was not told otherwise (specs/vrp.md, 2): whatever ours is, the
 /// receiver may have this one.
 const USUAL_LIFE: Duration = Duration::from_secs(5);
+/// Numbers of frames that were too late, at most, of which nobody has asked.
+const MOST_GIVEN_UP: usize = 1024;
 
 /// A number that was announced, and that no frame comes with: who restores the order by the numbers need not wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,22 @@ impl Outgoing {
     /// The number that an announcement has used in vain, where order counts; once.
     pub fn take_void(&mut self) -> Option<Void> {
         self.void.take()
+    }
+
+    /// The number of a frame that had begun when its time was over, where order counts: who restores the order need not wait for
+    /// it any longer. Each once; of very many that nobody asks for, the first.
+    pub fn take_given_up(&mut self) -> Option<u16> {
+        self.given_up.pop_front()
+    }
+
+    pub(super) fn on_given_up(&mut self, slot: usize) {
+        if let Some(frame) = self.slots[slot].as_deref()
+            && self.config.in_order
+            && !frame.is_announced
+            && self.given_up.len() < MOST_GIVEN_UP
+        {
+            self.given_up.push_back(frame.number);
+        }
     }
 
     /// Nothing is sent of what was announced.

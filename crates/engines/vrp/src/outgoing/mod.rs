@@ -134,6 +134,8 @@ pub struct Outgoing {
     announcements: usize,
     /// The announced number that no frame has come with, until somebody is told.
     void: Option<Void>,
+    /// Numbers of frames that were too late, where order counts, until somebody is told.
+    given_up: VecDeque<u16>,
     /// Frames whose rate in force is to be told.
     rates: VecDeque<(usize, u64)>,
     /// Numbers of frames that have ended and not been closed.
@@ -245,6 +247,7 @@ impl Outgoing {
             allowed: AllowedRate::new(),
             announcements: 0,
             void: None,
+            given_up: VecDeque::new(),
             rates: VecDeque::new(),
             closes: VecDeque::new(),
             close_at: None,

@@ -264,6 +264,7 @@ impl Outgoing {
             }
         }
         let failure = if late {
+            self.on_given_up(slot);
             Failure::Late
         } else if is_lost {
             Failure::Protocol

@@ -122,6 +122,22 @@ fn a_frame_is_given_up_at_its_second_bound() {
 }
 
 #[test]
+fn where_order_counts_the_number_of_what_was_given_up_is_told_once() {
+    for in_order in [true, false] {
+        let mut half = Half::open(&Config { in_order, ..config() });
+        let at = half.now + ms(500);
+        let (given_up, _) = half.begin(2000, |spec| spec.give_up_at = Some(at));
+        half.say(given_up, &[Tag::FrameOk(given_up)]);
+        assert_eq!(half.call(|tx, _| tx.take_given_up()), None);
+        half.advance(ms(510));
+        assert_eq!(half.take_ends(), [(0, Err(Failure::Late))]);
+        let told = half.call(|tx, _| [tx.take_given_up(), tx.take_given_up()]);
+        assert_eq!(told, [in_order.then_some(given_up), None]);
+        assert_eq!(half.call(|tx, _| tx.take_void()), None);
+    }
+}
+
+#[test]
 fn a_frame_is_given_up_though_it_has_not_begun() {
     // The path is not measured.
     let mut half = Half::new(&config());

@@ -1,6 +1,7 @@
 //! What has come of a peer, where nobody has looked for a while.
 
 use super::*;
+use crate::carrier::MOST_READS;
 use crate::vrp::Options;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -56,6 +57,70 @@ fn what_is_here_is_not_missing_although_nobody_has_looked_in_time() {
             assert_eq!((&*received, received.missed(), received.is_late()), (bytes, 0, false));
         }
     }
+}
+
+/// How often it is looked, with others between, until something has come.
+fn looks<T>(future: impl Future<Output = T>) -> (usize, T) {
+    let (mut future, mut looks) = (std::pin::pin!(future), 0);
+    let came = pollster::block_on(std::future::poll_fn(|context| {
+        looks += 1;
+        future.as_mut().poll(context)
+    }));
+    (looks, came)
+}
+
+#[test]
+fn frames_of_strangers_keep_nobody_who_does_not_want_to_wait() {
+    let (sender, receiver, source, number) = begun();
+    let connection = connection(&receiver, source, number);
+    let stranger = Sender::connect(receiver.local_addr(), &Options::default()).unwrap();
+    let flood = |turns: usize| {
+        for _ in 0..turns * MOST_READS {
+            send(&stranger, b"ahoy");
+        }
+        wait_for(&receiver, turns * MOST_READS);
+    };
+    flood(3);
+    for left in [2, 1, 0] {
+        assert!(matches!(connection.recv(Some(Instant::now())), Err(Error::Timeout)));
+        assert_eq!(receiver.waiting(), left * MOST_READS);
+    }
+    // What is behind a few of them is there.
+    send(&stranger, b"ahoy");
+    wait_for(&receiver, 1);
+    send(&sender, b"second");
+    wait_for(&receiver, 2);
+    assert_eq!(&*connection.recv(Some(Instant::now())).unwrap().unwrap(), b"second");
+    flood(3);
+    send(&sender, b"third");
+    let (looks, received) = looks(connection.recv_async());
+    assert_eq!(&*received.unwrap().unwrap(), b"third");
+    assert!(looks >= 3, "{looks}");
+}
+
+#[test]
+fn what_is_given_up_holds_up_nothing_behind_it() {
+    let endpoint = crate::Endpoint::bind("127.0.0.1:0").unwrap();
+    let listener = endpoint.listen(&"path=cluster".parse().unwrap()).unwrap();
+    let selection = crate::service::Selection { forced: Some(Method::Vrp), ..Default::default() };
+    let client =
+        crate::Endpoint::client_with(&crate::EndpointOptions { selection, ..crate::EndpointOptions::default() });
+    let to = listener.local_addr().to_string();
+    let client = client.connect(&to, &"rate=8mbit burst=256KiB".parse().unwrap()).unwrap();
+    let server = listener.accept_timeout(LONG).unwrap().unwrap();
+    // It takes a second, and has a tenth.
+    let special = crate::PerMessage::new().lifespan(Duration::from_millis(100));
+    let late = client.send_with(vec![1; 1_000_000], &special).unwrap();
+    let unsent = late.wait().unwrap_err();
+    assert!(matches!(unsent.error, Error::FrameFailed(Failure::Late)), "{}", unsent.error);
+    for bytes in [b"second", b"third."] {
+        drop(client.send(bytes.to_vec()).unwrap());
+    }
+    let begin = Instant::now();
+    let received: Vec<_> = (0..2).map(|_| server.recv_timeout(LONG).unwrap().unwrap()).collect();
+    assert!(begin.elapsed() < LONG / 2, "{:?}", begin.elapsed());
+    let told: Vec<_> = received.iter().map(|it| (&**it, it.missed(), it.is_late())).collect();
+    assert_eq!(told, [(&b"second"[..], 1, false), (b"third.", 0, false)]);
 }
 
 #[test]

@@ -13,6 +13,17 @@ fn piece_of(void: Void) -> u32 {
     (u32::from(void.number) + 1) | if void.was_refused { WAS_REFUSED } else { 0 }
 }
 
+/// A frame with the number was sent, and its time was over: a message is missing.
+const GIVEN_UP: u32 = 1 << 17;
+
+fn piece_of_given_up(number: u16) -> u32 {
+    (u32::from(number) + 1) | GIVEN_UP
+}
+
+pub(super) fn is_given_up(piece: u32) -> bool {
+    piece & GIVEN_UP != 0
+}
+
 /// The void number that a word tells of.
 pub(super) fn void_of(piece: u32) -> Option<Void> {
     let number = u16::try_from((piece % WAS_REFUSED).checked_sub(1)?).ok()?;
@@ -37,7 +48,7 @@ struct Said {
 /// The void numbers, and the words that tell the peer of them.
 #[derive(Debug, Default)]
 pub(super) struct Voids {
-    /// Nothing was ever announced: no number is void.
+    /// Otherwise no number is void: nothing was ever announced, nor given up for which the peer would wait.
     is_used: AtomicBool,
     told: Lock<Told>,
 }
@@ -89,6 +100,13 @@ impl Vrp {
         }
     }
 
+    /// What is sent may be given up while what is behind it arrives, and its peer waits longer for what is missing: it is told.
+    pub(super) fn tell_what_is_given_up(&self) {
+        if !self.is_short_of_time {
+            self.voids.is_used.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Whatever has become of the words, no loss is told of them.
     pub(super) fn settle_voids(&self) {
         if self.voids.is_used.load(Ordering::Relaxed) {
@@ -122,6 +140,11 @@ impl Vrp {
         let mut told = self.voids.told.lock();
         self.collect(&mut told);
         told.again.extend(out.take_void().map(piece_of));
+        while told.again.len() + told.under_way.len() < MOST_TOLD
+            && let Some(number) = out.take_given_up()
+        {
+            told.again.push(piece_of_given_up(number));
+        }
         for piece in std::mem::take(&mut told.again) {
             let said = self.say(piece, false);
             if said.is_none() {
@@ -147,7 +170,8 @@ impl Vrp {
         let mut told = self.voids.told.lock();
         self.collect(&mut told);
         out.void_announced();
-        told.again.drain(..).chain(out.take_void().map(piece_of)).count() as u32
+        let untold = told.again.drain(..).chain(out.take_void().map(piece_of));
+        untold.filter(|piece| !is_given_up(*piece)).count() as u32
     }
 
     /// A word of the connection's own was lost, of which the application need not know; but its number is missing.
@@ -244,5 +268,10 @@ mod tests {
             }
         }
         assert_eq!(void_of(0), None, "only that somebody is here");
+        for number in [0, 4711, 0x7fff] {
+            let piece = piece_of_given_up(number);
+            assert_eq!((void_of(piece), is_given_up(piece)), (Some(Void { number, was_refused: false }), true));
+            assert!(!is_given_up(piece_of(Void { number, was_refused: true })));
+        }
     }
 }

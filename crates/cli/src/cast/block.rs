@@ -124,6 +124,7 @@ pub(crate) fn read_header(block: &[u8]) -> Option<(About, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pinnace_testing::corpus;
 
     fn about() -> About {
         About { format: Format::Wav, bit_rate: 1e6, period_us: 20_000, bytes: None, text: "a\u{1b}[2Jb".into() }
@@ -156,5 +157,39 @@ mod tests {
         }
         assert_eq!(read_header(&[0xff; 4]), None);
         assert!(!about().to_string().contains('\u{1b}'));
+    }
+
+    /// What is read of a message is what stands in it, and can be written again.
+    fn heard(message: &[u8]) {
+        let Some((front, block)) = Front::read(message) else { return };
+        let again = front.message(block);
+        assert_eq!((&again[..5], &again[8..]), (&message[..5], &message[8..]), "but for three bytes that say nothing");
+        let Some((about, medium)) = read_header(block) else { return };
+        assert!(block.ends_with(medium) && block.len() >= 4 + medium.len());
+        // Of a rate the last digit may be another one.
+        let whole = |about: About| About { bit_rate: 0.0, ..about };
+        let again = header(&about, medium);
+        let (once_more, its_medium) = read_header(&again).expect("what was read can be written");
+        assert_eq!((whole(once_more), its_medium), (whole(about.clone()), medium));
+        assert!(!about.to_string().contains(char::is_control), "{about}");
+    }
+
+    /// The same, of something that begins as a message does.
+    fn heard_as_a_message(bytes: &[u8]) {
+        let Some((kind, rest)) = bytes.split_first() else { return };
+        heard(&[&MAGIC[..], &[kind % 4], rest].concat());
+    }
+
+    #[test]
+    fn whatever_comes_is_refused_or_read_as_it_stands() {
+        corpus::random("a block of a cast", heard_as_a_message, 50_000, 100);
+        let front = |kind| Front { kind, stream: 7, number: 3, position: 1 << 40, due: Duration::from_micros(77) };
+        let inputs = [
+            front(Kind::Header).message(&header(&about(), b"RIFF")),
+            front(Kind::Header).message(&header(&About { bytes: Some(9), text: "\u{202e}a".into(), ..about() }, b"")),
+            front(Kind::Data).message(b"block"),
+            front(Kind::End).message(b""),
+        ];
+        corpus::faulty(heard, &inputs, 20_000);
     }
 }

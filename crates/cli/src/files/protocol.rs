@@ -339,6 +339,10 @@ impl ManifestReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pinnace_testing::corpus;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::{Component, Path};
 
     fn file(path: &[u8]) -> Entry {
         Entry { path: path.to_vec(), kind: Kind::File { bytes: 1 }, mode: 0o644, modified: (0, 0) }
@@ -436,5 +440,90 @@ mod tests {
         assert!(pages.iter().all(|page| encode(page).is_ok_and(|bytes| bytes.len() <= CONTROL_BYTES)));
         assert_eq!(pages.into_iter().flat_map(|page| page.items).collect::<Vec<_>>(), items);
         assert_eq!(super::pages::<u8>([]).unwrap().len(), 1);
+    }
+
+    /// Bytes as a message of this kind: it is refused, or can be said again, in no more bytes, and is understood alike.
+    fn said<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+        let message: T = decode(bytes).ok()?;
+        let said = encode(&message).expect("it came in fewer bytes than there may be");
+        assert!(said.len() <= bytes.len(), "{} bytes became {}", bytes.len(), said.len());
+        assert_eq!(encode(&decode::<T>(&said).expect("it is understood")).ok(), Some(said));
+        Some(message)
+    }
+
+    /// What is taken of a peer's words keeps the limits, and what is printed of them moves no cursor.
+    fn heard(bytes: &[u8]) {
+        match said(bytes) {
+            Some(ToReceiver::Offer(offer)) if offer.check().is_ok() => {
+                let (least, most) = Offer::CHUNKS;
+                assert!(offer.chunk_bytes.is_power_of_two() && (least..=most).contains(&offer.chunk_bytes));
+                assert_eq!((offer.magic, offer.version), (MAGIC, VERSION));
+            }
+            Some(ToReceiver::Manifest(page)) => {
+                assert!(page.items.len() <= bytes.len());
+                let mut reader = ManifestReader::default();
+                match reader.add(page, bytes.len()) {
+                    Ok(()) => reader.finish().iter().for_each(check_item),
+                    Err(error) => assert!(!error.message.contains(char::is_control), "{error:?}"),
+                }
+            }
+            _ => {}
+        }
+        match said(bytes) {
+            Some(ToSender::Refuse(Refusal { text, .. })) => check_text(&text),
+            Some(ToSender::Report(page)) => page.items.iter().for_each(|problem| check_text(&problem.text)),
+            Some(ToSender::Holdings(page)) => assert!(page.items.len() <= bytes.len()),
+            _ => {}
+        }
+    }
+
+    fn check_item(item: &Item) {
+        let path = Path::new(OsStr::from_bytes(item.path.as_bytes()));
+        assert!(path.components().all(|part| matches!(part, Component::Normal(_))), "{path:?}");
+        let names: Vec<&[u8]> = item.path.as_bytes().split(|&byte| byte == b'/').collect();
+        assert!(names.iter().all(|name| !matches!(*name, b"" | b"." | b"..") && name.len() <= MAX_NAME_BYTES));
+        let (folders, last) = item.path.split();
+        assert_eq!(folders.chain([last]).collect::<Vec<_>>(), names);
+        assert!(item.bytes() <= MAX_FILE_BYTES && item.mode <= 0o777 && item.modified.1 < 1_000_000_000);
+        check_text(&String::from_utf8_lossy(item.path.as_bytes()));
+    }
+
+    fn check_text(text: &str) {
+        let shown = printable(text);
+        assert!(shown.len() <= MAX_TEXT_BYTES && !shown.contains(char::is_control), "{shown:?}");
+    }
+
+    /// The first byte made one of the four kinds that there are: of the others nothing is read.
+    fn heard_as_a_kind(bytes: &[u8]) {
+        let Some((kind, rest)) = bytes.split_first() else { return };
+        heard(&[&[kind % 4], rest].concat());
+    }
+
+    #[test]
+    fn whatever_a_peer_says_is_refused_or_understood_alike() {
+        corpus::random("what a peer says", heard_as_a_kind, 50_000, 100);
+        let page = |items| Page { items, last: false };
+        let folder = Entry { kind: Kind::Folder, modified: (-7, 999_999_999), ..file(b"a b") };
+        let to_receiver = [
+            ToReceiver::Offer(Offer::new(1 << 24)),
+            ToReceiver::Manifest(page(vec![file(b"a/b/c"), file(b"\xff\x1b[2J"), folder])),
+            ToReceiver::Plan(Page { items: vec![Decision { entry: 300, chunks: vec![0, 1, 70_000] }], last: true }),
+            ToReceiver::Digests(vec![[7; 32], [9; 32]]),
+        ];
+        let held = [Held::Whole([7; 32]), Held::Chunks(vec![(3, [1; 32]), (400, [2; 32])])];
+        let held = held.into_iter().enumerate().map(|(entry, held)| Holding { entry: entry as u32, held }).collect();
+        let text = || "no: a\nb".to_owned();
+        let to_sender = [
+            ToSender::Accept,
+            ToSender::Refuse(Refusal { not_verified: true, text: text() }),
+            ToSender::Holdings(Page { items: held, last: true }),
+            ToSender::Report(Page { items: vec![Problem { entry: 1, text: text() }], last: true }),
+        ];
+        let mut inputs: Vec<Vec<u8>> = to_receiver.iter().map(|message| encode(message).unwrap()).collect();
+        assert!(inputs.iter().all(|bytes| said::<ToReceiver>(bytes).is_some()));
+        let answers: Vec<Vec<u8>> = to_sender.iter().map(|message| encode(message).unwrap()).collect();
+        assert!(answers.iter().all(|bytes| said::<ToSender>(bytes).is_some()));
+        inputs.extend(answers);
+        corpus::faulty(heard, &inputs, 10_000);
     }
 }

@@ -121,6 +121,7 @@ pub(super) fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pinnace_testing::corpus;
 
     #[test]
     fn headers_come_back_and_nothing_else_is_one() {
@@ -142,5 +143,44 @@ mod tests {
         let ending = Ending { offered: 9, sent: 7, left_out: 2, given_up: 1 };
         assert_eq!(Ending::decode(&ending.encode()), Some(ending));
         assert_eq!(Ending::decode(&ending.encode()[..31]), None);
+    }
+
+    /// What is read of a frame is what stands in it, and can be written again.
+    fn heard(frame: &[u8]) {
+        if let Some(header) = Header::decode(frame) {
+            let again = header.encode();
+            assert_eq!(
+                (&again[..36], again[39]),
+                (&frame[..36], frame[39] & END as u8),
+                "but for bits that say nothing"
+            );
+            assert_eq!(Header::decode(&again), Some(header));
+        }
+        if let Some((header, content)) = Header::split(frame) {
+            assert_eq!((frame.len(), content.len()), (BYTES + header.bytes as usize, header.bytes as usize));
+            if let Some(ending) = Ending::decode(content) {
+                assert_eq!(ending.encode(), content[..32]);
+            }
+        }
+    }
+
+    /// The same, of something that begins as a frame does, and has the length that it says.
+    fn heard_as_a_frame(bytes: &[u8]) {
+        let mut frame = [&MAGIC[..], bytes].concat();
+        if let Some(length) = frame.len().checked_sub(BYTES) {
+            frame[32..36].copy_from_slice(&(length as u32).to_be_bytes());
+        }
+        heard(&frame);
+    }
+
+    #[test]
+    fn whatever_comes_is_no_frame_or_read_as_it_stands() {
+        corpus::random("a frame of a stream", heard_as_a_frame, 50_000, 100);
+        let deadline = Some(Duration::from_millis(80));
+        let header = Header { number: 7, sent_at: 1 << 60, deadline, bytes: 3, is_end: false };
+        let ending = Ending { offered: 9, sent: 7, left_out: 2, given_up: 1 };
+        let end = Header { deadline: None, bytes: 32, is_end: true, ..header };
+        let inputs = [[&header.encode()[..], b"abc"].concat(), [&end.encode()[..], &ending.encode()].concat()];
+        corpus::faulty(heard, &inputs, 20_000);
     }
 }

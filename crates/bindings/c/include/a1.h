@@ -109,7 +109,8 @@ struct a1_qos {
      */
     uint16_t options;
     /**
-     * Which of the process's connections sends first: 0 is the most urgent, 255 the least.
+     * Which connection of a socket sends first, of its sinks' and of those that it has accepted: 0 is the most urgent, 255 the
+     * least. It shows where a1_set_link has said what the link carries.
      */
     uint8_t priority;
     /**
@@ -211,6 +212,19 @@ int a1_socket(void);
 int a1_bind(int s,
             uint64_t addr,
             const struct a1_qos *max);
+
+/**
+ * Says what the link carries: all connections of the socket together, those that it accepts too, send no faster than `average`
+ * bytes of datagrams a second (0: no limit) and `burst` bytes at once. Before a1_bind. Where that is the bottleneck, connections
+ * of a lower priority wait for those of a higher one; without it nobody waits.
+ *
+ * Returns 0, or -EINVAL: the socket is bound or was accepted; -EBADF.
+ *
+ *     a1_set_link(s, 2500000, 6000);
+ */
+int a1_set_link(int s,
+                uint64_t average,
+                uint32_t burst);
 
 /**
  * Tells the address of a socket. Its host is 0 if it is bound to all, or to one of IPv6 that a1_map_host has not named.

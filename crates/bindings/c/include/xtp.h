@@ -143,7 +143,7 @@ struct xtpspan {
  * settled (-EINVAL for a change); maxdata, rwindow and listen_flags count then; the others also later, from the next call on. */
 typedef struct {
     uint32_t mode_flags;   /* options of the stream, and XTP_MODE_* */
-    uint32_t sort_value;   /* priority; at most 65535 but with XTP_MODE_36 */
+    uint32_t sort_value;   /* priority, as the packets say it to others; at most 65535 but with XTP_MODE_36 */
     uint32_t listen_flags; /* XTP_FASTNAK: gaps are reported unasked (default) */
     uint32_t field_flags;  /* which of the following count: XTP_FIELD_ALL by default */
     uint8_t service;       /* wanted, or offered */

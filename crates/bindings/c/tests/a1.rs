@@ -77,6 +77,12 @@ fn the_quality_of_service_changes() {
     check_c("a1_qos.c", "slower on demand\n");
 }
 
+//= A-11 test
+#[test]
+fn the_more_urgent_of_two_connections_goes_first() {
+    check_c("a1_priority.c", "the urgent one first\n");
+}
+
 #[test]
 fn every_error_is_told() {
     check_c("a1_errors.c", "every error was told\n");

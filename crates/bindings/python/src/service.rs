@@ -21,7 +21,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// | `size`, `largest` | bytes of a typical and of the largest message |
 /// | `deadline`, `lifespan` | when a message is of no use any more, and when the sender drops it |
 /// | `rate`, `burst` | what is sent on average, and what may leave at once |
-/// | `priority` | which connection of the process goes first: 0 to 255 |
+/// | `priority` | which of the connections that share a socket goes first: 0 to 255 |
 /// | `direction` | `"one-way"` (the default) or `"duplex"` |
 /// | `pattern` | `"messages"`, `"stream"` or `"transaction"` |
 /// | `order`, `in_place` | whether order is kept, and whether memory must not be copied |

@@ -64,7 +64,7 @@ pub(crate) struct QosArgs {
     /// What may go at once at that rate [default: 64 KiB]
     #[arg(long, value_name = "BYTES", value_parser = transport::bytes, requires = "rate")]
     pub(crate) burst: Option<u64>,
-    /// 0 is the most urgent: of the connections of a process, who goes first
+    /// 0 is the most urgent: of the connections of a socket, who goes first; here there is one, so the peer is told and nobody waits
     #[arg(long, value_name = "0..255", default_value = "128")]
     pub(crate) priority: u8,
     /// Sum every datagram; both ends must say the same

@@ -79,7 +79,7 @@ pub(crate) struct Args {
     /// What happens to blocks that are lost; `pinnace tune` must say the same
     #[arg(long, value_enum, default_value_t, help_heading = "Quality of service")]
     mode: Mode,
-    /// 0 is the most urgent: of the connections of a process, who goes first
+    /// 0 is the most urgent: of the connections of a socket, who goes first; all sinks have this one, and are told
     #[arg(long, value_name = "0..255", default_value = "16", help_heading = "Quality of service")]
     priority: u8,
     /// What may leave at once [default: two pieces, at least 64 KiB]

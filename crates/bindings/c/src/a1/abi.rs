@@ -60,7 +60,8 @@ pub enum a1_options {
 pub struct a1_qos {
     /// A1_CHECKSUM, A1_RETRANSMISSION, both, or 0; other bits are -EINVAL.
     pub options: u16,
-    /// Which of the process's connections sends first: 0 is the most urgent, 255 the least.
+    /// Which connection of a socket sends first, of its sinks' and of those that it has accepted: 0 is the most urgent, 255 the
+    /// least. It shows where a1_set_link has said what the link carries.
     pub priority: u8,
     /// 0, or -EINVAL.
     pub reserved: u8,
@@ -184,6 +185,21 @@ pub unsafe extern "C" fn a1_bind(s: c_int, addr: u64, max: *const a1_qos) -> c_i
         let socket = sockets().find(s)?;
         // SAFETY: C promises a record, or NULL.
         socket.bind(addr, unsafe { read_qos(max)? })?;
+        Ok(0)
+    })
+}
+
+/// Says what the link carries: all connections of the socket together, those that it accepts too, send no faster than `average`
+/// bytes of datagrams a second (0: no limit) and `burst` bytes at once. Before a1_bind. Where that is the bottleneck, connections
+/// of a lower priority wait for those of a higher one; without it nobody waits.
+///
+/// Returns 0, or -EINVAL: the socket is bound or was accepted; -EBADF.
+///
+///     a1_set_link(s, 2500000, 6000);
+#[unsafe(no_mangle)]
+pub extern "C" fn a1_set_link(s: c_int, average: u64, burst: u32) -> c_int {
+    negative(|| {
+        sockets().find(s)?.set_link(average, burst)?;
         Ok(0)
     })
 }

@@ -100,6 +100,8 @@ enum Role {
 #[derive(Debug, Default)]
 pub(super) struct Socket {
     role: OnceLock<Role>,
+    /// What the link carries, for whoever binds it: bytes a second and at once.
+    link: Mutex<(u64, u32)>,
     /// What C polls, once it has asked.
     wake: OnceLock<Arc<WakeFd>>,
     /// Held while the descriptor is tied to what there is.
@@ -135,13 +137,24 @@ impl Socket {
         lock(leaving).iter().map(|sink| sink.connection().clone()).collect()
     }
 
+    //= A-11
+    pub(super) fn set_link(&self, average: u64, burst: u32) -> Result<(), Errno> {
+        if self.role.get().is_some() {
+            return Err(Errno(libc::EINVAL));
+        }
+        *lock(&self.link) = (average, burst);
+        Ok(())
+    }
+
     //= A-12
     pub(super) fn bind(&self, address: u64, max: Qos) -> Result<(), Errno> {
         if self.role.get().is_some() {
             return Err(Errno(libc::EINVAL));
         }
         // `close` has its own linger, and has waited when the last handle is dropped.
-        let options = Options { linger: Duration::ZERO, ..Options::default() };
+        let (link_average, link_burst) = *lock(&self.link);
+        let link_burst = link_burst.into();
+        let options = Options { linger: Duration::ZERO, link_average, link_burst, ..Options::default() };
         let bind = |to: SocketAddr| Bound::bind_with(to, max, &options);
         let bound = match records::local(address)? {
             (Some(address), _) => bind(address),

@@ -13,6 +13,7 @@ static void numbers(void) {
     for (at = 0; at < sizeof wrong / sizeof *wrong; at++) {
         int s = wrong[at];
         IS(a1_bind(s, 0, &qos), -EBADF);
+        IS(a1_set_link(s, 1000000, 10000), -EBADF);
         IS(a1_name(s, &addr), -EBADF);
         IS(a1_listen(s, 1), -EBADF);
         IS(a1_accept(s, &addr, 0, &status), -EBADF);

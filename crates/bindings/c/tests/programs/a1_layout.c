@@ -51,6 +51,7 @@ SAME(A1_LOST == 1 << 8);
 
 static int (*volatile socket_)(void) = a1_socket;
 static int (*volatile bind_)(int, uint64_t, const struct a1_qos *) = a1_bind;
+static int (*volatile set_link_)(int, uint64_t, uint32_t) = a1_set_link;
 static int (*volatile name_)(int, uint64_t *) = a1_name;
 static int (*volatile listen_)(int, int) = a1_listen;
 static int (*volatile accept_)(int, uint64_t *, int, uint32_t *) = a1_accept;
@@ -68,7 +69,7 @@ static int (*volatile close_)(int, uint32_t) = a1_close;
 static int (*volatile fd_)(int) = a1_fd;
 
 int main(void) {
-    int all = socket_ && bind_ && name_ && listen_ && accept_ && add_sink_ && remove_sink_ && send_ && recv_;
+    int all = socket_ && bind_ && set_link_ && name_ && listen_ && accept_ && add_sink_ && remove_sink_ && send_ && recv_;
     all = all && recv_buffer_ && free_buffer_ && setqos_ && getqos_ && rtt_ && map_host_ && close_ && fd_;
     puts(all ? "as the specification has it" : "no");
     return 0;

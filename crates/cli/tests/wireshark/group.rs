@@ -1,14 +1,17 @@
-//! A group's packets, made by the engine: FIRST, DATA, statuses with MULTI, and the JCNTL of a newcomer and its answer.
+//! A group's packets: FIRST, DATA, statuses with MULTI, and the JCNTL of a newcomer and its answer. As the engine makes them, and
+//! as they cross the loopback interface.
 
-use crate::tshark::{Capture, Tshark};
+use crate::common::{Listening, pinnace, wait};
+use crate::tshark::{Capture, Frame, Tshark};
 use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
-use pinnace::link::Sums;
+use pinnace::link::{MulticastOptions, Sums, probe_multicast};
 use pinnace_core::{
     Address, BufferId, BufferRange, Ecn, Engine, Placed, PollAt, RxMeta, Slot, Storage, Time, Train, TrainLimits,
 };
 use pinnace_xtp::{AddressSegment, Config, ControlBlock, HostPair, Output, Service, Services, Xtp};
 use std::collections::BTreeSet;
+use std::process::Stdio;
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
 static DATA: [u8; 1000] = [7; 1000];
@@ -96,12 +99,43 @@ fn a_newcomer_to_a_group_is_what_wireshark_knows() {
     }
     let frames = tshark.decode(&capture, &[]);
     assert_eq!(frames.len(), capture.len());
+    check(&frames);
+}
+
+/// What all of a conversation with a newcomer has: no packet that is wrong, and DATA, FIRST, ECNTL and JCNTL.
+fn check(frames: &[Frame]) {
     let mut kinds = BTreeSet::new();
-    for frame in &frames {
-        assert!(!frame.is_malformed());
+    for frame in frames {
+        assert!(frame.has("xtp") && !frame.is_malformed() && !frame.has_lua_error(), "{frame:#?}");
         assert_eq!(frame.number("xtp.checksum.status"), 1, "a wrong checksum");
         kinds.insert(frame.number("xtp.cmd.ptype.pformat"));
     }
-    // DATA, FIRST, ECNTL and JCNTL.
     assert!([0, 2, 3, 7].iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
+}
+
+//= X-22 test
+#[test]
+fn a_captured_group_is_what_wireshark_knows() {
+    let Some(tshark) = Tshark::find() else { return };
+    let over_loopback = MulticastOptions { interface: Ipv4Addr::LOCALHOST, ..MulticastOptions::default() };
+    if let Err(error) = probe_multicast(&over_loopback) {
+        let why = format_args!("this machine has no multicast on its loopback interface ({error})");
+        return pinnace_testing::skip::host(why);
+    }
+    let id = std::process::id();
+    let group = format!("239.75.200.{}:{}", id % 251, 20_000 + id % 20_000);
+    let files = ["sender", "first", "newcomer"].map(|name| tshark.path(&format!("{name}.pcap")));
+    let [sent, first, newcomer] = files.each_ref().map(|file| file.to_str().expect("a path in UTF-8"));
+    let common = |command, file| ["xtp", command, "--interface", "127.0.0.1", "--pcap", file];
+    let listen = |file, count| Listening::start(&[&common("listen", file)[..], &["--count", count, &group]].concat());
+    let mut stays = listen(first, "50");
+    // For a second; whoever joins meanwhile has not heard the FIRST.
+    let what = ["--to", &group, "--size", "20kB", "--count", "50", "--rate", "8mbit"];
+    let arguments = [&common("send", sent)[..], &what].concat();
+    let mut sender = pinnace(&arguments).stdout(Stdio::null()).spawn().expect("it runs");
+    stays.next_bytes(1);
+    assert_eq!(listen(newcomer, "1").finish().0, Some(0));
+    assert_eq!((wait(&mut sender), stays.finish().0), (Some(0), Some(0)));
+    let frames: Vec<Frame> = files.iter().flat_map(|file| tshark.decode_file(file, &[])).collect();
+    check(&frames);
 }

@@ -181,6 +181,17 @@ fn checksums_are_timed_beside_the_papers() {
         let paper = row["paper_mbit_s"].as_array().map_or(0, Vec::len);
         assert!(paper == 3 || paper == 0, "{row}");
     }
+    let copies: Vec<&Value> = objects.iter().filter(|object| object["copy"].is_string()).collect();
+    assert_eq!(copies.len(), 3 * 5, "{objects:?}");
+    for row in copies {
+        let is_fused = row["copy"].as_str().is_some_and(|way| way.contains(" and "));
+        assert!(number(row, "gb_s") > 0.001, "{row}");
+        assert_eq!((row["ratio_apart"].is_f64(), row["paper_ratio_apart"].is_f64()), (is_fused, is_fused), "{row}");
+    }
+    let operations: Vec<&Value> = objects.iter().filter(|object| object["operation"].is_string()).collect();
+    assert_eq!(operations.len(), 3, "{objects:?}");
+    assert!(operations.iter().all(|row| number(row, "nanoseconds") > 0.0), "{operations:?}");
+    assert_eq!(operations[0]["paper_us"], serde_json::json!([6.24, 1.0, 0.687]));
     let std = rows.iter().find(|row| row["checksum"] == "cxor std").expect("a row");
     assert_eq!((number(std, "ratio_std"), &std["paper_ratio_std"]), (1.0, &serde_json::json!([1.0, 1.0, 1.0])));
     for words in ["Speeds of checksums", "op4", "Pinnace", "read only", "DEC 5000/200 (paper)"] {

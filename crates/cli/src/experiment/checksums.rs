@@ -1,8 +1,9 @@
 //! E-X1: speeds of the checksums (the XTP paper's table 3.1): what TCP and ISO TP4 have, the paper's five ways to compute
-//! CXOR, and Pinnace's, beside a pass that only reads.
+//! CXOR, and Pinnace's, beside a pass that only reads. What else the paper says of their price is in [`copies`].
 
 use super::Run;
 use super::clock::{self, Time, Timed, over};
+use super::copies;
 use super::figure::{Bar, Bars, Dotted, Group, Ratios, Sides};
 use crate::exit::Error;
 use crate::perf::{progress, size_name, span};
@@ -169,6 +170,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<(), Error> {
         blocks.push(block);
     }
     bar.finish_and_clear();
+    copies::run(run, bytes, &SIZES)?;
     summarize(run, &blocks);
     run.draw(&figure(&blocks))
 }

@@ -7,6 +7,7 @@ mod a1;
 mod catenation;
 mod checksums;
 mod clock;
+mod copies;
 mod figure;
 mod lan;
 mod measure;
@@ -78,7 +79,7 @@ enum Experiment {
     /// Section 4.1: throughput on a LAN, against TCP
     #[value(name = "e-v5")]
     Lan,
-    /// XTP, table 3.1: speeds of the checksums, the paper's and Pinnace's
+    /// XTP, tables 3.1 and 3.2: speeds of the checksums, the paper's and Pinnace's, alone and with a copy
     #[value(name = "e-x1")]
     Checksums,
     /// XTP, table 3.3: the checksum of a packet that was put together, or changed, in constant time

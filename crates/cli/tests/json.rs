@@ -274,7 +274,7 @@ fn what_measures_and_explains() {
     for (args, events, code) in [
         (&["perf", "--protocol", "pigeon"][..], &["error"][..], 2),
         (&["ping", "--to", "127.0.0.1:9"], &["error"], 3),
-        (&["ping", "--protocol", "udp", "--against", "udp", "--sizes", "16"], &["error"], 1),
+        (&["ping", "--protocol", "tcp-nonesuch", "--against", "tcp-nonesuch", "--sizes", "16"], &["error"], 1),
         (&["sim", "--network", "rate=50mbit,delay=10ms,partition=0.2s..1min", "--count", "4"], &["done", "error"], 3),
         (&["sim", "--protocol", "tcp"], &["error"], 2),
         (&["explain", "deadline=1us", "--path", "internet"], &["explained", "error"], 1),

@@ -223,15 +223,21 @@ fn ping_believes_of_the_other_end_neither_endless_words_nor_other_addresses() {
 }
 
 #[test]
-fn ping_measures_vrp_and_says_what_to_use_where_nothing_comes_back() {
+fn ping_measures_vrp_and_a_bare_loop() {
     let output =
         pinnace(&["ping", "--protocol", "vrp", "--sizes", "1,100KiB", "--count", "20", "--rounds", "2", "--json"]);
     for size in [1, 102_400] {
         assert_eq!(line(&objects(&output), "vrp", "tcp", size)["count"], 20);
     }
-    let output = pinnace(&["ping", "--protocol", "udp", "--sizes", "16", "--count", "20", "--rounds", "1"]);
-    let said = said(&output);
-    assert!(output.status.code() == Some(1) && said.contains("`pinnace perf`") && said.contains("zcrp, vrp"), "{said}");
+    for idle in ["block", "adaptive", "spin"] {
+        let arguments =
+            ["ping", "--json", "--protocol", "udp", "--sizes", "16,64KiB", "--count", "20", "--rounds", "2"];
+        let objects = objects(&pinnace(&[&arguments[..], &["--idle", idle]].concat()));
+        for size in [16, 65_536] {
+            let line = line(&objects, "udp", "tcp", size);
+            assert!(line["count"] == 20 && line["p50_us"].as_f64().is_some_and(|time| time > 0.0), "{line}");
+        }
+    }
 }
 
 /// Two hosts with a link between them, whose ends have other numbers here than there, and addresses of that link alone.

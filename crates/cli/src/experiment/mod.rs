@@ -103,7 +103,7 @@ enum Experiment {
     /// A1, figure 2: throughput by block size, with and without retransmission, against bare datagrams and TCP
     #[value(name = "e-a1")]
     Blocks,
-    /// A1, figure 3: half the round trip by block size, against TCP
+    /// A1, figure 3: half the round trip by block size, against bare datagrams and TCP
     #[value(name = "e-a2")]
     Pings,
 }

@@ -1,8 +1,10 @@
 //! Both ends over bare UDP: the trains that ZCRP would send, a sliding window kept by small acknowledgements, and
-//! nothing else. It is no protocol (what is lost stays lost), but the ceiling of any protocol that sends such trains.
+//! nothing else. It is no protocol (what is lost stays lost), but the ceiling of any protocol that sends such trains; and for
+//! round trips the floor: a message goes, and when it is there, one like it comes back.
 
 use super::Waiter;
 use super::protocol::{IdleChoice, Job, Ran};
+use super::round_trips;
 use super::worker::{End, Failure, Opened};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use pinnace::link::{Link, UdpLink, UdpOptions};
@@ -72,6 +74,16 @@ impl Socket {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// From now on it hears whoever sends first, and nobody else. What was sent is read again: should the first word be lost,
+    /// these are data.
+    fn connect_to_first(&self, job: &Job, memory: &mut [u8]) -> io::Result<SocketAddr> {
+        self.socket.set_nonblocking(false)?;
+        let (_, peer) = self.socket.peek_from(memory)?;
+        self.socket.connect(peer)?;
+        self.socket.set_nonblocking(job.idle != IdleChoice::Block)?;
+        Ok(peer)
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -144,11 +156,7 @@ fn word_of(read: &[u8]) -> Option<(u64, u8, u8)> {
 impl End for Receiver {
     fn run(&mut self, count: u64) -> Result<Ran, Failure> {
         if self.runs == 0 {
-            self.socket.socket.set_nonblocking(false)?;
-            // It is read again: should the first word be lost, these are data.
-            let (_, peer) = self.socket.socket.peek_from(&mut self.memory)?;
-            self.socket.socket.connect(peer)?;
-            self.socket.socket.set_nonblocking(self.job.idle != IdleChoice::Block)?;
+            self.socket.connect_to_first(&self.job, &mut self.memory)?;
         }
         self.runs = self.runs.wrapping_add(1);
         let acknowledge = self.job.udp.map_or(ACKNOWLEDGE, |(_, window)| ACKNOWLEDGE.min(window / 4));
@@ -204,6 +212,33 @@ struct Trains {
 }
 
 impl Trains {
+    /// Those of a job, to this peer.
+    fn to(job: &Job, peer: SocketAddr) -> Result<Self, Failure> {
+        // A link knows what the path and the kernel carry.
+        let link = UdpLink::connect(None, peer, &UdpOptions::default())?;
+        let limits = link.train_limits();
+        if let Some((body, window)) = job.udp {
+            let body = if body > 0 { body } else { even_body(job.size, link.max_datagram()) };
+            return Ok(Self::of_blocks(job.size, body, window, limits.bytes, limits.segments));
+        }
+        let size = u32::try_from(job.size).unwrap_or(u32::MAX);
+        let unit = UnitSize::for_messages_of(size, link.max_datagram(), limits.bytes).min(job.size + TRAILER);
+        let units = (limits.bytes / unit).clamp(1, limits.segments.max(1));
+        // A message travels as whole units with their trailers; small ones share trains.
+        let message = job.size + job.size.div_ceil(unit - TRAILER).max(1) * TRAILER;
+        Ok(Self { unit, train: units * unit, message })
+    }
+
+    /// Lets the kernel cut what this socket sends into such datagrams.
+    fn cut(self, socket: &UdpSocket) -> Result<(), Failure> {
+        if self.train <= self.unit {
+            return Ok(());
+        }
+        let unit = i32::try_from(self.unit).unwrap_or(i32::MAX);
+        setsockopt(socket, sockopt::UdpGsoSegment, &unit)
+            .map_err(|error| Failure::Unavailable(format!("this kernel does not segment UDP (UDP_SEGMENT): {error}")))
+    }
+
     /// The trains of A1: blocks of `body` bytes at most, three trains a window. Where the last block of a message is
     /// shorter than the others, a train ends with it.
     fn of_blocks(size: usize, body: usize, window: u64, bytes: usize, segments: usize) -> Self {
@@ -224,34 +259,19 @@ fn even_body(size: usize, datagram: usize) -> usize {
     even_piece(u32::try_from(size).unwrap_or(u32::MAX), most) as usize
 }
 
-pub(super) fn sender(job: &Job) -> Result<Opened, Failure> {
+/// A socket to the peer, and the trains that it sends.
+fn connected(job: &Job) -> Result<(UdpSocket, Trains), Failure> {
     let peer: SocketAddr = job.peer.ok_or_else(|| Failure::Failed("nowhere to connect to".into()))?;
-    // A link knows what the path and the kernel carry.
-    let link = UdpLink::connect(None, peer, &UdpOptions::default())?;
-    let limits = link.train_limits();
-    let trains = match job.udp {
-        Some((body, window)) => {
-            let body = if body > 0 { body } else { even_body(job.size, link.max_datagram()) };
-            Trains::of_blocks(job.size, body, window, limits.bytes, limits.segments)
-        }
-        None => {
-            let size = u32::try_from(job.size).unwrap_or(u32::MAX);
-            let unit = UnitSize::for_messages_of(size, link.max_datagram(), limits.bytes).min(job.size + TRAILER);
-            let units = (limits.bytes / unit).clamp(1, limits.segments.max(1));
-            // A message travels as whole units with their trailers; small ones share trains.
-            let message = job.size + job.size.div_ceil(unit - TRAILER).max(1) * TRAILER;
-            Trains { unit, train: units * unit, message }
-        }
-    };
-    drop(link);
+    let trains = Trains::to(job, peer)?;
     let socket = UdpSocket::bind(job.at(0))?;
     socket.connect(peer)?;
     set_up(job, &socket)?;
-    if trains.train > trains.unit {
-        setsockopt(&socket, sockopt::UdpGsoSegment, &i32::try_from(trains.unit).unwrap_or(i32::MAX)).map_err(
-            |error| Failure::Unavailable(format!("this kernel does not segment UDP (UDP_SEGMENT): {error}")),
-        )?;
-    }
+    trains.cut(&socket)?;
+    Ok((socket, trains))
+}
+
+pub(super) fn sender(job: &Job) -> Result<Opened, Failure> {
+    let (socket, trains) = connected(job)?;
     let buffer = getsockopt(&socket, sockopt::RcvBuf).map_err(io::Error::from)?;
     let mut socket = Socket::new(job, socket, ASK_AFTER)?;
     socket.send(&word(0, END, 0))?;
@@ -321,6 +341,100 @@ impl End for Sender {
     }
 }
 
+/// How long the other end may take for a message. One that was lost is not repeated.
+const TURN: Duration = Duration::from_secs(5);
+
+/// One end of round trips.
+struct Turns {
+    job: Job,
+    socket: Socket,
+    memory: Vec<u8>,
+    /// Once the peer is known.
+    trains: Option<Trains>,
+}
+
+impl Turns {
+    fn new(job: &Job, socket: UdpSocket, trains: Option<Trains>) -> Result<Self, Failure> {
+        Ok(Self { job: job.clone(), socket: Socket::new(job, socket, TURN)?, memory: memory(job), trains })
+    }
+
+    /// The trains, and the peer if nobody was known yet.
+    fn trains(&mut self) -> Result<Trains, Failure> {
+        if let Some(trains) = self.trains {
+            return Ok(trains);
+        }
+        let peer = self.socket.connect_to_first(&self.job, &mut self.memory)?;
+        let trains = Trains::to(&self.job, peer)?;
+        trains.cut(&self.socket.socket)?;
+        Ok(*self.trains.insert(trains))
+    }
+
+    /// Sends a message.
+    fn send(&mut self, trains: Trains) -> Result<(), Failure> {
+        let mut left = trains.message;
+        while left > 0 {
+            let len = left.min(trains.train);
+            self.socket.send(&self.memory[..len])?;
+            left -= len;
+        }
+        Ok(())
+    }
+
+    /// Waits for one.
+    fn receive(&mut self, trains: Trains) -> Result<(), Failure> {
+        let mut left = trains.message;
+        while left > 0 {
+            let Some(read) = self.socket.receive(&mut self.memory[..READ])? else {
+                let seconds = TURN.as_secs();
+                return Err(Failure::Failed(format!(
+                    "{left} bytes of a message did not come within {seconds} s: this bare loop repeats nothing"
+                )));
+            };
+            left = left.saturating_sub(read);
+        }
+        Ok(())
+    }
+}
+
+struct Pong(Turns);
+
+pub(super) fn pong(job: &Job) -> Result<Opened, Failure> {
+    let socket = UdpSocket::bind(job.at(0))?;
+    set_up(job, &socket)?;
+    let address = socket.local_addr()?;
+    Ok((Box::new(Pong(Turns::new(job, socket, None)?)), Some(address)))
+}
+
+impl End for Pong {
+    fn run(&mut self, count: u64) -> Result<Ran, Failure> {
+        let trains = self.0.trains()?;
+        for _ in 0..count {
+            self.0.receive(trains)?;
+            self.0.send(trains)?;
+        }
+        Ok(Ran::default())
+    }
+}
+
+struct Ping(Turns);
+
+pub(super) fn ping(job: &Job) -> Result<Opened, Failure> {
+    let (socket, trains) = connected(job)?;
+    Ok((Box::new(Ping(Turns::new(job, socket, Some(trains))?)), None))
+}
+
+impl End for Ping {
+    fn run(&mut self, count: u64) -> Result<Ran, Failure> {
+        let trains = self.0.trains()?;
+        round_trips(count, |_| {
+            let start = Instant::now();
+            self.0.send(trains)?;
+            self.0.receive(trains)?;
+            Ok(start.elapsed())
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -352,6 +466,23 @@ mod tests {
         peer.send(&train).unwrap();
         peer.send(&word(10 * train.len() as u64, END, 2)).unwrap();
         assert!(receiver.run(100).is_err());
+    }
+
+    #[test]
+    fn messages_come_back_whole() {
+        for (size, udp) in [(1, None), (100_000, None), (16_384, Some((8192, 160_000))), (9000, Some((9000, 160_000)))]
+        {
+            let job = Job { udp, ..job(size) };
+            let (mut pong, peer) = pong(&job).unwrap();
+            let thread = std::thread::spawn(move || {
+                let (mut ping, _) = ping(&Job { peer, ..job }).unwrap();
+                [20, 30].map(|count| ping.run(count).unwrap().round_trips.iter().map(|(_, often)| often).sum::<u64>())
+            });
+            for count in [20, 30] {
+                pong.run(count).unwrap();
+            }
+            assert_eq!(thread.join().unwrap(), [20, 30], "{size}");
+        }
     }
 
     #[test]

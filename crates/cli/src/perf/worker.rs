@@ -84,17 +84,14 @@ fn open(job: &Job) -> Result<Opened, Failure> {
         (Transport::Service(method), Role::Ping) => service::ping(job, *method),
         (Transport::Udp, Role::Receiver) => udp::receiver(job),
         (Transport::Udp, Role::Sender) => udp::sender(job),
+        (Transport::Udp, Role::Pong) => udp::pong(job),
+        (Transport::Udp, Role::Ping) => udp::ping(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Receiver) => tcp::receiver(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Sender) => tcp::sender(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Pong) if job.each_alone => tcp::answerer(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Ping) if job.each_alone => tcp::asker(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Pong) => tcp::pong(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Ping) => tcp::ping(job),
-        (Transport::Udp, Role::Ping | Role::Pong) => Err(Failure::Unavailable(
-            "the bare loop over udp sends nothing back, so it has no round trips: measure it with `pinnace perf`, or name \
-             zcrp, vrp, xtp, qmp, a1, service or tcp"
-                .to_owned(),
-        )),
         (_, Role::Counter) => count(),
     }
 }

@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WORDS")]
     service: Option<Words>,
     /// What to compare it with: tcp (the system's congestion control), tcp-cubic, tcp-bbr, zcrp, vrp, xtp, qmp, a1,
-    /// service, service-METHOD
+    /// service, service-METHOD, udp (a bare loop with the same datagrams, which repeats nothing: the floor)
     #[arg(long, value_delimiter = ',', default_value = "tcp")]
     against: Vec<Transport>,
     /// Message sizes

@@ -1,4 +1,4 @@
-//! E-A2: half the round trip by block size, against TCP (the paper's figure 3), with waiting threads that spin and that
+//! E-A2: half the round trip by block size, against TCP and bare datagrams (the paper's figure 3), with waiting threads that spin and that
 //! block.
 
 use super::{Kind, RAW, RELIABLE, paths};
@@ -13,7 +13,7 @@ use serde::Serialize;
 /// Bytes each way.
 const SIZES: [usize; 6] = [1, 64, 1_024, 4_096, 8_192, 16_384];
 const QUICK: [usize; 2] = [64, 4_096];
-const KINDS: [Kind; 3] = [RELIABLE, RAW, Kind::Tcp];
+const KINDS: [Kind; 4] = [RELIABLE, RAW, Kind::Datagrams, Kind::Tcp];
 /// Pings a round: the paper's.
 const COUNT: u64 = 1_000;
 const QUICK_COUNT: u64 = 300;
@@ -36,6 +36,8 @@ struct Line<'a> {
     half_p99_us: Option<f64>,
     /// The median time, divided by TCP's: the median of the rounds' ratios.
     tcp_ratio: Option<f64>,
+    /// The same, divided by that of bare datagrams: what the protocol adds.
+    datagrams_ratio: Option<f64>,
     rounds: usize,
 }
 
@@ -56,7 +58,7 @@ struct Summary<'a> {
 pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
     let (rounds, quick) = (run.effort.rounds, run.effort.quick);
     let count = if quick { QUICK_COUNT } else { COUNT };
-    run.begin("half the round trip by block size, against TCP (the A1 paper's figure 3)");
+    run.begin("half the round trip by block size, against TCP and bare datagrams (the A1 paper's figure 3)");
     run.say(format_args!(
         "# {rounds} of {count} pings, interleaved; medians of the rounds' medians; half round trips in us; x/tcp: times \
          the time of TCP",
@@ -69,7 +71,10 @@ pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
 }
 
 fn print(run: &Run<'_>, cells: &[Cell]) {
-    let tcp = cells.iter().find(|cell| cell.kind == Kind::Tcp);
+    let against = |cell: &Cell, other: Kind| {
+        let other = cells.iter().find(|cell| cell.kind == other)?;
+        (cell.kind != other.kind).then(|| cell.ratio(other))?
+    };
     for cell in cells {
         let Some(p50) = cell.p50() else { continue };
         let (least, most) = cell.spread();
@@ -84,7 +89,8 @@ fn print(run: &Run<'_>, cells: &[Cell]) {
             half_p50_us_min: least / 2.0,
             half_p50_us_max: most / 2.0,
             half_p99_us: cell.p99().map(|p99| p99 / 2.0),
-            tcp_ratio: tcp.filter(|_| cell.kind != Kind::Tcp).and_then(|tcp| cell.ratio(tcp)),
+            tcp_ratio: against(cell, Kind::Tcp),
+            datagrams_ratio: against(cell, Kind::Datagrams),
             rounds: cell.rounds(),
         };
         run.output.result(cell.text(p50, 0.5, line.tcp_ratio), &line);
@@ -108,7 +114,7 @@ fn figure(cells: &[Cell]) -> Panels {
     Panels {
         title: "A1: half the round trip by block size".to_owned(),
         caption: vec![
-            "Medians of rounds in turn. In the paper A1 was slower than TCP for small blocks, and the gap closed with their size."
+            "Medians of rounds in turn. Datagrams: a bare loop, the floor (in the paper, AAL5). In the paper A1 was slower than TCP for small blocks, and the gap closed with their size."
                 .to_owned(),
         ],
         panels: round_trips::panels(cells, &KINDS, ("half a round trip, us", 0.5), |kind| kind == RAW),

@@ -275,3 +275,113 @@ fn qmp_pings_spin_and_block() {
         assert!(figure.contains(&format!("lo, {idle}")), "{figure}");
     }
 }
+
+/// The paths of A1's experiments: more as root.
+fn paths_of_a1() -> &'static [&'static str] {
+    if geteuid().is_root() { &["lo", "veth9000"] } else { &["lo"] }
+}
+
+/// Those of ZCRP's.
+fn paths_of_zcrp() -> &'static [&'static str] {
+    if geteuid().is_root() { &["lo", "veth1500"] } else { &["lo"] }
+}
+
+#[test]
+fn throughput_by_block_size_has_a1_with_and_without_retransmission() {
+    let (objects, figure) = quick("e-a1");
+    for path in paths_of_a1() {
+        for transport in ["A1 reliable", "A1 raw", "datagrams", "TCP cubic"] {
+            let is = |row: &&Value| row["path"] == *path && row["transport"] == transport;
+            let rows: Vec<&Value> = objects.iter().filter(is).collect();
+            let sizes: Vec<_> = rows.iter().map(|row| &row["size"]).collect();
+            assert_eq!(sizes, [64, 4_096, 16_384], "{path} {transport}: {objects:?}");
+            assert!(rows.iter().all(|row| number(row, "mbit_s") > 1.0), "{rows:?}");
+            assert!(rows.iter().all(|row| row["tcp_ratio"].is_f64() != (transport == "TCP cubic")), "{rows:?}");
+        }
+        assert!(figure.lines().any(|line| line == *path), "{path}: {figure}");
+    }
+    let summary = objects.last().unwrap();
+    for name in ["reliable_to_datagrams_min", "raw_to_datagrams_min", "reliable_to_tcp_large_min"] {
+        assert!(number(summary, name) > 0.0, "{summary}");
+    }
+    let paper = ["paper_reliable_to_datagrams", "paper_reliable_to_tcp", "paper_raw_to_datagrams"];
+    assert_eq!(paper.map(|name| number(summary, name)), [0.82, 0.85, 0.96]);
+    assert!(figure.contains("A1 reliable") && figure.contains("a block that the application sends"), "{figure}");
+}
+
+#[test]
+fn half_round_trips_have_a1_beside_datagrams_and_tcp() {
+    let (objects, figure) = quick("e-a2");
+    for path in paths_of_a1() {
+        for idle in ["spin", "block"] {
+            let rows: Vec<_> = objects.iter().filter(|row| row["idle"] == idle && row["path"] == *path).collect();
+            assert_eq!(rows.len(), 8, "two sizes of A1, in two ways, of bare datagrams and of TCP: {objects:?}");
+            for row in rows {
+                assert_eq!(row["datagrams_ratio"].is_f64(), row["transport"] != "datagrams", "{row}");
+                let (least, most) = (number(row, "half_p50_us_min"), number(row, "half_p50_us_max"));
+                assert!(least > 0.2 && (least..=most).contains(&number(row, "half_p50_us")), "{row}");
+                assert_eq!(row["tcp_ratio"].is_f64(), row["transport"] != "TCP cubic", "{row}");
+            }
+            assert!(figure.contains(&format!("{path}, {idle}")), "{figure}");
+        }
+    }
+    let summary = objects.last().unwrap();
+    assert!(0.0 < number(summary, "ratio_min") && number(summary, "ratio_min") <= number(summary, "ratio_max"));
+    assert_eq!(summary["reached"], number(summary, "ratio_max") < 1.0, "{summary}");
+    assert!(figure.contains("half a round trip, us") && figure.contains("datagrams"), "{figure}");
+}
+
+#[test]
+fn zcrp_is_measured_by_message_size_against_tcp() {
+    let (objects, figure) = quick("e-z1");
+    for path in paths_of_zcrp() {
+        for transport in ["zcrp", "tcp-cubic"] {
+            let is = |row: &&Value| row["path"] == *path && row["transport"] == transport;
+            let rows: Vec<&Value> = objects.iter().filter(is).collect();
+            let sizes: Vec<_> = rows.iter().map(|row| &row["size"]).collect();
+            assert_eq!(sizes, [4_096, 50_000, 1 << 20], "{path} {transport}: {objects:?}");
+            assert!(rows.iter().all(|row| number(row, "mbit_s") > 1.0), "{rows:?}");
+            assert!(rows.iter().all(|row| row["tcp_ratio"].is_f64() == (transport == "zcrp")), "{rows:?}");
+        }
+        assert!(figure.lines().any(|line| line == *path), "{path}: {figure}");
+    }
+    let summary = objects.last().unwrap();
+    assert!(0.0 < number(summary, "ratio_large_min") && number(summary, "paper_passes_bytes") == 50_000.0, "{summary}");
+    assert!(figure.contains("ZCRP") && figure.contains("bytes of a message"), "{figure}");
+}
+
+#[test]
+fn zcrp_and_tcp_are_measured_beside_a_process_that_counts() {
+    let (objects, figure) = quick("e-z2");
+    for path in paths_of_zcrp() {
+        for transport in ["zcrp", "tcp-cubic"] {
+            for load in [0, 1] {
+                let is = |row: &&Value| row["path"] == *path && row["transport"] == transport && row["load"] == load;
+                let rows: Vec<&Value> = objects.iter().filter(is).collect();
+                assert_eq!(rows.len(), 3, "{path} {transport} {load}: {objects:?}");
+                for row in rows {
+                    assert_eq!(
+                        (row["counts_per_second"].is_f64(), row["alone_ratio"].is_f64()),
+                        (load == 1, load == 1)
+                    );
+                    assert!(load == 0 || number(row, "counts_per_second") > 1000.0, "{row}");
+                }
+            }
+        }
+    }
+    let summary = objects.last().unwrap();
+    for name in ["zcrp_left_min", "tcp_left_min", "counts_ratio_min"] {
+        assert!(number(summary, name) > 0.0, "{summary}");
+    }
+    assert!(figure.contains("ZCRP, loaded") && figure.contains("does nothing but count"), "{figure}");
+}
+
+#[test]
+fn every_byte_of_every_message_is_checked() {
+    let (objects, figure) = quick("e-z3");
+    let summary = objects.last().unwrap();
+    assert_eq!(objects.len(), 3 * paths_of_zcrp().len() + 1, "{objects:?}");
+    assert!(summary["reached"] == true && number(summary, "messages") >= 6.0, "{summary}");
+    assert!(number(summary, "bytes") > number(summary, "messages"), "{summary}");
+    assert!(figure.contains("every byte checked"), "{figure}");
+}

@@ -114,6 +114,30 @@ fn perf_runs_beside_a_load_and_prints_a_table_for_people() {
 }
 
 #[test]
+fn what_counts_beside_it_says_how_often() {
+    let arguments =
+        ["perf", "--size", "64KiB", "--rounds", "1", "--bytes", "64MiB", "--against", "tcp", "--load", "both"];
+    let output = pinnace(&[&arguments[..], &["--json"]].concat());
+    let objects = objects(&output);
+    assert_eq!(objects.len(), 4, "{objects:?}");
+    for object in objects {
+        let counts = object["counts_per_second"].as_f64();
+        assert_eq!(counts.is_some(), object["load"] == 1, "{object}");
+        assert!(counts.is_none_or(|counts| counts > 1000.0), "{object}");
+    }
+    let text = String::from_utf8(pinnace(&arguments).stdout).unwrap();
+    let rows = |load: &str| {
+        let rows = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        rows.filter(|row| row.len() > 4 && row[1] == "KiB" && row[3] == load).collect::<Vec<_>>()
+    };
+    assert!(text.contains("counts/us") && rows("0").len() == 2 && rows("1").len() == 2, "{text}");
+    assert!(
+        rows("1").iter().all(|row| row.last().is_some_and(|counts| counts.parse().is_ok_and(|n: f64| n > 0.0))),
+        "{text}"
+    );
+}
+
+#[test]
 fn ping_measures_round_trips() {
     for idle in ["block", "adaptive", "spin"] {
         let output =

@@ -252,7 +252,7 @@ fn errors_are_objects_for_programs() {
         (&["--json", "qmp", "send", "--size", "5", "--to", "127.0.0.1:1"], 3, "nobody listens"),
         (&["vrp", "send", "--size", "1 parsec", "--to", "127.0.0.1:1", "--json"], 2, "parsec"),
         (&["--json", "sail"], 2, "sail"),
-        (&["--json", "experiment", "e-v9"], 2, "[possible values: e-v1"),
+        (&["--json", "experiment", "e-v9"], 2, "[possible values: e-z1, e-z2, e-z3, e-v1"),
     ] {
         let output = run(args);
         let said = text(&output.stdout);

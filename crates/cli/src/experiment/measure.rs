@@ -5,7 +5,9 @@
 use super::Run;
 use super::figure::{Curve, Panel};
 use crate::exit::Error;
-use crate::perf::{self, Failure, IdleChoice, Job, Network, Pair, Path, Repeats, Role, Trouble, median, span};
+use crate::perf::{
+    self, Counters, Failure, IdleChoice, Job, Network, Pair, Path, Repeats, Role, Trouble, median, span,
+};
 use indicatif::ProgressBar;
 use plotters::style::RGBColor;
 use serde::Serialize;
@@ -25,6 +27,8 @@ pub(super) struct Row {
     /// What tells it from the other rows.
     pub(super) label: String,
     pub(super) job: Job,
+    /// Processes that compete for the processor.
+    load: u32,
     /// Frames or messages a measurement, once that is known.
     count: Option<u64>,
     pub(super) measured: Vec<Measured>,
@@ -48,6 +52,8 @@ pub(super) struct Measured {
     cpu_rx: f64,
     /// The share of the bytes that the receiver copied, where that is counted.
     copied: Option<f64>,
+    /// How often the competing processes counted, a second.
+    counts_per_second: Option<f64>,
 }
 
 /// A throughput as lines of JSON have it: the median of the rounds, the slowest and the fastest.
@@ -84,7 +90,12 @@ pub(super) struct Taken {
 
 impl Row {
     pub(super) fn new(label: impl Into<String>, job: Job) -> Self {
-        Self { label: label.into(), job, count: None, measured: Vec::new(), left_out: false }
+        Self { label: label.into(), job, load: 0, count: None, measured: Vec::new(), left_out: false }
+    }
+
+    /// The same, beside so many processes that use all the processor time that they get.
+    pub(super) fn beside(self, load: u32) -> Self {
+        Self { load, ..self }
     }
 
     /// The rounds' numbers, and their throughput in Mbit/s.
@@ -123,6 +134,16 @@ impl Row {
     pub(super) fn processor_seconds(&self) -> Option<(f64, f64)> {
         let of = |end: fn(&Measured) -> f64| median(self.measured.iter().map(end).collect());
         Some((of(|one| one.cpu_tx)?, of(|one| one.cpu_rx)?))
+    }
+
+    /// Messages that were measured, in all rounds.
+    pub(super) fn messages(&self) -> u64 {
+        self.measured.iter().map(|one| one.messages).sum()
+    }
+
+    /// How often the competing processes counted, a second: the median.
+    pub(super) fn counts_per_second(&self) -> Option<f64> {
+        median(self.measured.iter().filter_map(|one| one.counts_per_second).collect())
     }
 
     /// The largest share of bytes that a receiver copied in user space, where that is counted.
@@ -167,6 +188,11 @@ pub(super) trait Kind: Copy + PartialEq {
 
     /// An application that sends `size` bytes at a time.
     fn job(self, size: usize, idle: IdleChoice, path: Path) -> Job;
+
+    /// Processes that compete for the processor.
+    fn load(self) -> u32 {
+        0
+    }
 }
 
 /// What lies between the ends, and what it is called.
@@ -179,6 +205,17 @@ pub(super) struct Between {
 impl Between {
     pub(super) fn new(path: Path) -> Result<Self, Error> {
         Ok(Self { network: Network::new(path)?, path, name: path.to_string() })
+    }
+
+    /// The loopback interface, and as root virtual Ethernet beside it.
+    pub(super) fn all(run: &Run<'_>, veth: Path) -> Result<Vec<Self>, Error> {
+        let mut paths = vec![Self::new(Path::Lo)?];
+        if rustix::process::geteuid().is_root() {
+            paths.push(Self::new(veth)?);
+        } else {
+            run.output.warn("virtual Ethernet is left out: it needs root");
+        }
+        Ok(paths)
     }
 }
 
@@ -199,7 +236,8 @@ impl<K: Kind> Part<K> {
         bar: &ProgressBar,
     ) -> Result<Self, Error> {
         let job = |kind: K| kind.job(size, idle, between.path);
-        let mut rows: Vec<_> = kinds.iter().map(|kind| Row::new(kind.name(), job(*kind))).collect();
+        let row = |kind: &K| Row::new(kind.name(), job(*kind)).beside(kind.load());
+        let mut rows: Vec<_> = kinds.iter().map(row).collect();
         measure(run, &between.network, &mut rows, bar)?;
         Ok(Self { path: between.name.clone(), size, rows: kinds.iter().copied().zip(rows).collect() })
     }
@@ -275,6 +313,7 @@ pub(super) fn measure(run: &Run<'_>, network: &Network, rows: &mut [Row], bar: &
 
 /// Measures once: connects, lets the connection find out what the path carries, and measures.
 fn once(network: &Network, row: &mut Row, seconds: f64) -> Result<Measured, Trouble> {
+    let mut counters = Counters::start(network, &row.job, row.load)?;
     let mut pair = Pair::start(network, &row.job, Role::Receiver, Role::Sender)?;
     let mut count = match row.count {
         Some(count) => count,
@@ -284,7 +323,7 @@ fn once(network: &Network, row: &mut Row, seconds: f64) -> Result<Measured, Trou
     let took = pair.run(count)?.0.seconds;
     count = ((count as f64 * (seconds / took.max(1e-6)).clamp(0.5, 8.0)).ceil() as u64).max(1);
     loop {
-        let (receiver, sender) = pair.run(count)?;
+        let ((receiver, sender), counts_per_second) = counters.beside(|| pair.run(count))?;
         row.count = Some(count);
         // It was tried when the connection was young, or unlucky; too few messages say little.
         if receiver.seconds < seconds / 2.0 {
@@ -308,6 +347,7 @@ fn once(network: &Network, row: &mut Row, seconds: f64) -> Result<Measured, Trou
             cpu_tx: (sender.user + sender.system) / gigabytes,
             cpu_rx: (receiver.user + receiver.system) / gigabytes,
             copied: placed.map(|placed| placed.bytes_copied as f64 / placed.bytes_received as f64),
+            counts_per_second,
         });
     }
 }
@@ -353,6 +393,7 @@ mod tests {
             cpu_tx: 1.0,
             cpu_rx: 2.0,
             copied: None,
+            counts_per_second: None,
         }));
         row
     }

@@ -19,6 +19,7 @@ mod sizes;
 mod timeouts;
 mod verdicts;
 mod wan;
+mod zcrp;
 
 use crate::exit::Error;
 use crate::interrupt;
@@ -37,10 +38,11 @@ Examples:
   pinnace experiment e-x1 --plot checksums.svg       the XTP paper's checksums, beside Pinnace's
   sudo pinnace experiment e-q1 --plot figure4.svg    QMP with and without QBUF at 100 Mbit/s
   sudo pinnace experiment e-a1 --plot figure2.svg    A1's throughput by block size
+  sudo pinnace experiment e-z2 --plot load.svg       ZCRP and TCP beside a process that burns the processor
 
-e-v1 to e-v5 are of the VRP paper, e-x1 to e-x4 of the XTP paper, e-q1 to e-q3 of the QMP paper, e-a1 and e-a2 of the \
-A1 paper. All of VRP's but e-v4, and QMP's e-q1 and e-q2, make network namespaces, and so need root; of XTP's and A1's \
-none does (e-x3, e-q3, e-a1 and e-a2 do more as root).";
+e-z1 to e-z3 are of the ZCRP paper, e-v1 to e-v5 of the VRP paper, e-x1 to e-x4 of the XTP paper, e-q1 to e-q3 of the QMP \
+paper, e-a1 and e-a2 of the A1 paper. All of VRP's but e-v4, and QMP's e-q1 and e-q2, make network namespaces, and so need \
+root; of the others none does (e-z1 to e-z3, e-x3, e-q3, e-a1 and e-a2 do more as root).";
 
 /// Repeat an experiment of the papers, beside the kernel's TCP where the paper has it, and draw its figure
 #[derive(Debug, Parser)]
@@ -52,7 +54,7 @@ pub(crate) struct Args {
     /// Little of everything, in less than a minute: shows that it works
     #[arg(long)]
     quick: bool,
-    /// Measurements of each row [default: 3, of e-v5 7, of e-x3, e-q1 to e-q3, e-a1 and e-a2 5, of e-v4 and e-x4 20 seeds, of e-x1 and e-x2 151; 1 or a few with
+    /// Measurements of each row [default: 3, of e-v5 7, of e-z1, e-z2, e-x3, e-q1 to e-q3, e-a1 and e-a2 5, of e-v4 and e-x4 20 seeds, of e-x1 and e-x2 151; 1 or a few with
     /// --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
@@ -64,6 +66,15 @@ pub(crate) struct Args {
 /// The experiments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Experiment {
+    /// ZCRP, figures 13 to 26: throughput by message size, 1 KiB to 64 MiB, against TCP
+    #[value(name = "e-z1")]
+    Passing,
+    /// ZCRP, figures 27 to 30: the same with and without a process that competes for the processor
+    #[value(name = "e-z2")]
+    Loaded,
+    /// ZCRP, the consistency test: every byte of every message checked
+    #[value(name = "e-z3")]
+    Consistency,
     /// Table 1: frames of 100 kB over lossy paths (25 %, 4 kB in a row, the first kilobyte critical), against TCP
     #[value(name = "e-v1")]
     Contract,
@@ -112,6 +123,9 @@ impl Experiment {
     /// What calls itself so in results.
     fn name(self) -> &'static str {
         match self {
+            Self::Passing => "e-z1",
+            Self::Loaded => "e-z2",
+            Self::Consistency => "e-z3",
             Self::Contract => "e-v1",
             Self::Reliable => "e-v2",
             Self::Sizes => "e-v3",
@@ -140,13 +154,15 @@ impl Experiment {
             (Self::Checksums | Self::Catenation, true) => 5,
             (_, true) => 1,
             (Self::Checksums | Self::Catenation, false) => 151,
-            (Self::Contract | Self::Reliable | Self::Sizes, false) => 3,
+            (Self::Contract | Self::Reliable | Self::Sizes | Self::Consistency, false) => 3,
             (Self::Messages | Self::Bandwidth | Self::Throughput | Self::Latency, false) => 5,
-            (Self::Blocks | Self::Pings, false) => 5,
+            (Self::Blocks | Self::Pings | Self::Passing | Self::Loaded, false) => 5,
             (Self::Lan, false) => 7,
             (Self::Timeouts | Self::Retransmission, false) => 20,
         };
         let seconds = match (self, args.quick) {
+            (Self::Passing | Self::Loaded | Self::Consistency, true) => 0.2,
+            (Self::Passing | Self::Loaded | Self::Consistency, false) => 0.5,
             (Self::Lan | Self::Messages | Self::Throughput | Self::Blocks, true) => 0.2,
             (Self::Lan | Self::Messages | Self::Throughput | Self::Blocks, false) => 0.5,
             (Self::Bandwidth, true) => 1.0,
@@ -163,7 +179,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let experiment = args.experiment;
     if experiment.needs_root() && !rustix::process::geteuid().is_root() {
         return Err(Error::failed(format!(
-            "{} needs network namespaces, and those need root: run the command with sudo (e-v4, e-x1 to e-x4, e-q3, e-a1 and e-a2 do without)",
+            "{} needs network namespaces, and those need root: run the command with sudo (e-z1 to e-z3, e-v4, e-x1 to e-x4, e-q3, e-a1 and e-a2 do without)",
             experiment.name()
         )));
     }
@@ -174,6 +190,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     }
     let run = Run { name: experiment.name(), effort, output, plot: args.plot.as_deref() };
     match experiment {
+        Experiment::Passing => zcrp::throughput(&run),
+        Experiment::Loaded => zcrp::load(&run),
+        Experiment::Consistency => zcrp::consistency(&run),
         Experiment::Contract => wan::run(&run, &wan::CONTRACT),
         Experiment::Reliable => wan::run(&run, &wan::RELIABLE),
         Experiment::Sizes => sizes::run(&run),

@@ -1,7 +1,7 @@
 //! One measurement: a fresh pair of processes, a short run to warm up, and the run that counts.
 
 use super::network::Network;
-use super::process::{Pair, Trouble, Worker};
+use super::process::{Counters, Pair, Trouble};
 use super::protocol::{Job, Loss, Placement, Ran, Role};
 use super::{Args, Transport};
 use std::time::Duration;
@@ -38,6 +38,8 @@ pub(super) struct Measured {
     pub(super) memory_beyond_buffers: Option<u64>,
     /// The method that was chosen, where there was a choice.
     pub(super) method: Option<String>,
+    /// How often the competing processes counted meanwhile.
+    pub(super) counts_per_second: Option<f64>,
 }
 
 impl Series {
@@ -101,8 +103,7 @@ fn expected(each: f64, count: u64) -> Duration {
 
 /// Measures once, and finds out before how many messages that takes if nobody knows.
 pub(super) fn once(network: &Network, args: &Args, series: &mut Series) -> Result<Measured, Trouble> {
-    let counter = Job { role: Role::Counter, ..series.job.clone() };
-    let beside = (0..series.load).map(|_| Worker::start(&network.near, &counter)).collect::<Result<Vec<_>, _>>()?;
+    let mut counters = Counters::start(network, &series.job, series.load)?;
     let mut pair = Pair::start(network, &series.job, Role::Receiver, Role::Sender)?;
     let mut count = match series.count {
         Some(count) => {
@@ -112,7 +113,7 @@ pub(super) fn once(network: &Network, args: &Args, series: &mut Series) -> Resul
         None => calibrate(&mut pair, args, series)?,
     };
     series.count = Some(count);
-    let (mut receiver, mut sender) = series.run(&mut pair, count)?;
+    let ((mut receiver, mut sender), mut counted) = counters.beside(|| series.run(&mut pair, count))?;
     // With losses a connection may have been unlucky when it was tried, and be lucky now: too few messages say little.
     for _ in 0..3 {
         let enough = args.seconds() / 2.0;
@@ -121,10 +122,9 @@ pub(super) fn once(network: &Network, args: &Args, series: &mut Series) -> Resul
         }
         count = (count as f64 * (args.seconds() / receiver.seconds.max(1e-6)).min(8.0)).ceil() as u64;
         series.count = Some(count);
-        (receiver, sender) = series.run(&mut pair, count)?;
+        ((receiver, sender), counted) = counters.beside(|| series.run(&mut pair, count))?;
     }
-    drop(beside);
-    Ok(measured(&series.job, count, &receiver, &sender))
+    Ok(Measured { counts_per_second: counted, ..measured(&series.job, count, &receiver, &sender) })
 }
 
 /// The number of messages that take about as long as a measurement should.
@@ -171,6 +171,7 @@ fn measured(job: &Job, messages: u64, receiver: &Ran, sender: &Ran) -> Measured 
         loss: receiver.loss,
         memory_beyond_buffers: receiver.memory_beyond_buffers,
         method: sender.method.clone(),
+        counts_per_second: None,
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) use daemon::PrivateDaemon;
 pub(crate) use host::header;
 pub(crate) use measure::{median, span};
 pub(crate) use network::{Host, Network, Path};
-pub(crate) use process::{Pair, Trouble};
+pub(crate) use process::{Counters, Pair, Trouble};
 pub(crate) use protocol::{IdleChoice, Job, Ran, Repeats, Role, Transport};
 pub(crate) use qmp::Choice as QmpChoice;
 pub(crate) use report::{named, progress};
@@ -109,7 +109,8 @@ pub(crate) struct Args {
     /// What the compared transports do instead, if not the same
     #[arg(long, value_enum)]
     against_idle: Option<IdleChoice>,
-    /// Run N processes that use all the processor time they get beside it; `both` measures without and with one
+    /// Run N processes that use all the processor time they get beside it, and say how often they count; `both` measures without
+    /// and with one
     #[arg(long, value_name = "N|both", num_args = 0..=1, default_missing_value = "1")]
     load: Option<Load>,
     /// Time for each measurement; 0.4 unless given, 5 over an emulated link

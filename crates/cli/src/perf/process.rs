@@ -52,28 +52,26 @@ enum Runs {
     Elsewhere(TcpStream),
 }
 
-/// One end of a connection, in a process of its own, which ends with this value.
-pub(crate) struct Worker {
+/// One end of a connection, or a counter, in a process of its own, which ends with this value.
+struct Worker {
     runs: Runs,
     input: Box<dyn Write>,
     replies: Receiver<Vec<u8>>,
     /// Where it listens.
-    pub(crate) address: Option<SocketAddr>,
+    address: Option<SocketAddr>,
 }
 
 impl Worker {
     /// Starts a worker on a host, and waits until it is ready.
-    pub(crate) fn start(host: &Host, job: &Job) -> Result<Self, Trouble> {
+    fn start(host: &Host, job: &Job) -> Result<Self, Trouble> {
         let mut worker = match host.remote {
             Some(remote) => Self::remote(remote)?,
             None => Self::local(host, job)?,
         };
         worker.ask(job)?;
-        if job.role != Role::Counter {
-            match worker.reply()? {
-                Reply::Opened(address) => worker.address = address,
-                _ => return Err(worker.confused()),
-            }
+        match worker.reply()? {
+            Reply::Opened(address) => worker.address = address,
+            _ => return Err(worker.confused()),
         }
         Ok(worker)
     }
@@ -228,6 +226,37 @@ impl Pair {
                 return Ok((std::mem::take(listening), std::mem::take(connecting)));
             }
         }
+    }
+}
+
+/// Processes beside the near end that do nothing but count, and so use all the processor time that they get.
+pub(crate) struct Counters(Vec<Worker>);
+
+impl Counters {
+    /// Starts so many.
+    pub(crate) fn start(network: &Network, job: &Job, count: u32) -> Result<Self, Trouble> {
+        let job = Job { role: Role::Counter, ..job.clone() };
+        (0..count).map(|_| Worker::start(&network.near, &job)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// What comes of `run`, and how often all of them counted meanwhile, a second; nothing if there are none.
+    pub(crate) fn beside<T>(&mut self, run: impl FnOnce() -> Result<T, Trouble>) -> Result<(T, Option<f64>), Trouble> {
+        self.counts_per_second()?;
+        let done = run()?;
+        Ok((done, self.counts_per_second()?))
+    }
+
+    /// Since they were asked last.
+    fn counts_per_second(&mut self) -> Result<Option<f64>, Trouble> {
+        let mut sum = None;
+        for worker in &mut self.0 {
+            worker.run(0)?;
+            match worker.reply()? {
+                Reply::Ran(Ran { counts_per_second: Some(one), .. }) => sum = Some(sum.unwrap_or(0.0) + one),
+                _ => return Err(worker.confused()),
+            }
+        }
+        Ok(sum)
     }
 }
 

@@ -186,6 +186,9 @@ pub(crate) struct Job {
     pub(crate) daemon: Option<PathBuf>,
     /// Datagrams larger than the path carries are cut by IP, instead of never being sent.
     pub(crate) fragment: bool,
+    /// Every byte of every message says which it is, and is checked; of zcrp alone.
+    #[serde(default)]
+    pub(crate) checked: bool,
 }
 
 /// What a worker is asked after it has opened.
@@ -230,6 +233,9 @@ pub(crate) struct Ran {
     pub(crate) repeats: Option<Repeats>,
     /// The method that was chosen, where there was a choice.
     pub(crate) method: Option<String>,
+    /// Of a counter: how often it has counted since it was asked last, a second.
+    #[serde(default)]
+    pub(crate) counts_per_second: Option<f64>,
     /// Round trips: nanoseconds, and how often.
     pub(crate) round_trips: Vec<(u64, u64)>,
 }
@@ -287,6 +293,7 @@ impl Job {
             udp: None,
             daemon: None,
             fragment: false,
+            checked: false,
         }
     }
     /// Where to listen, at this port.

@@ -1,6 +1,6 @@
 //! What people and programs read: a table, or one JSON object a line.
 
-use super::measure::{Series, span};
+use super::measure::{Series, median, span};
 use super::worker::Failure;
 use super::{Args, Transport, header, size_name};
 use crate::output::Output;
@@ -48,6 +48,8 @@ struct Line<'a> {
     /// What the one interface was asked for, and the method that it chose.
     service: Option<String>,
     method: Option<&'a str>,
+    /// How often the processes that compete for the processor counted, all together: what was left for others.
+    counts_per_second: Option<f64>,
     event: &'static str,
 }
 
@@ -102,8 +104,13 @@ impl<'a> Report<'a> {
                 self.args.contract
             ));
         }
+        let mut counts = "";
+        if self.is_loaded() {
+            counts = "  counts/us";
+            self.print("# counts/us: how often the competing processes counted meanwhile, all together: what was left for others");
+        }
         self.print(&format!(
-            "{:>9}  {:<12} {:>4}  {:>8}  {:>17}  {:>8}  {:>7} {:>7}  {:>8}{lost}",
+            "{:>9}  {:<12} {:>4}  {:>8}  {:>17}  {:>8}  {:>7} {:>7}  {:>8}{counts}{lost}",
             "size",
             "transport",
             "load",
@@ -142,6 +149,10 @@ impl<'a> Report<'a> {
         }
     }
 
+    fn is_loaded(&self) -> bool {
+        self.args.loads().iter().any(|load| *load > 0)
+    }
+
     fn print(&self, text: &str) {
         self.output.result(text, &());
     }
@@ -156,15 +167,21 @@ impl<'a> Report<'a> {
         let digits = if self.args.wan.is_some() { 4 } else { 2 };
         let in_place = in_place(series).map_or_else(String::new, |share| format!("{:.2} %", share * 100.0));
         let lost = loss(series).map_or_else(String::new, |loss| format!("  {:>6.2} %", loss * 100.0));
-        format!(
-            "{:>9}  {:<12} {:>4}  {gbit_s:>8.digits$}  {:>17}  {ratio:>8}  {:>7.3} {:>7.3}  {in_place:>8}{lost}",
+        let counts = match counts_per_second(series) {
+            Some(counts) => format!("  {:>9.1}", counts / 1e6),
+            None if self.is_loaded() => " ".repeat(11),
+            None => String::new(),
+        };
+        let row = format!(
+            "{:>9}  {:<12} {:>4}  {gbit_s:>8.digits$}  {:>17}  {ratio:>8}  {:>7.3} {:>7.3}  {in_place:>8}{counts}{lost}",
             size_name(series.job.size),
             named(&series.job.transport, series.measured.last().and_then(|measured| measured.method.as_deref())),
             series.load,
             format!("({low:.digits$} .. {high:.digits$})"),
             series.median(|measured| measured.cpu_tx),
             series.median(|measured| measured.cpu_rx),
-        )
+        );
+        row.trim_end().to_owned()
     }
 
     fn line<'s>(&self, series: &'s Series, other: Option<&'s Series>) -> Line<'s> {
@@ -201,6 +218,7 @@ impl<'a> Report<'a> {
             a1: (series.job.transport == Transport::A1).then_some(&series.job.a1),
             service: matches!(series.job.transport, Transport::Service(_)).then(|| series.job.service.to_string()),
             method: last.and_then(|measured| measured.method.as_deref()),
+            counts_per_second: counts_per_second(series),
             event: "throughput",
             contract: (series.job.transport == Transport::Vrp).then(|| series.job.contract.to_string()),
         }
@@ -233,6 +251,11 @@ fn loss(series: &Series) -> Option<f64> {
     let losses = || series.measured.iter().filter_map(|measured| measured.loss);
     let packets = losses().map(|loss| loss.packets).sum::<u64>();
     (packets > 0).then(|| losses().map(|loss| loss.lost).sum::<u64>() as f64 / packets as f64)
+}
+
+/// How often the competing processes counted: the median of the rounds.
+fn counts_per_second(series: &Series) -> Option<f64> {
+    median(series.measured.iter().filter_map(|measured| measured.counts_per_second).collect())
 }
 
 /// The share of payload bytes that were copied, over all rounds.

@@ -7,6 +7,8 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use std::io::{self, BufRead, Write};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// One end of a measurement.
@@ -92,15 +94,37 @@ fn open(job: &Job) -> Result<Opened, Failure> {
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Ping) if job.each_alone => tcp::asker(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Pong) => tcp::pong(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Ping) => tcp::ping(job),
-        (_, Role::Counter) => count(),
+        (_, Role::Counter) => Counter::start(),
     }
 }
 
-/// Keeps a core busy until it is killed.
-fn count() -> ! {
-    let mut counter = 0u64;
-    loop {
-        counter = std::hint::black_box(counter.wrapping_add(1));
+/// A thread that does nothing but count, and so keeps a core busy until the process ends.
+struct Counter {
+    count: Arc<AtomicU64>,
+    /// When it was asked last, and what it had counted.
+    before: (Instant, u64),
+}
+
+impl Counter {
+    fn start() -> Result<Opened, Failure> {
+        let count = Arc::new(AtomicU64::new(0));
+        let counting = count.clone();
+        std::thread::Builder::new().spawn(move || {
+            for number in 1.. {
+                counting.store(number, Ordering::Relaxed);
+            }
+        })?;
+        Ok((Box::new(Self { count, before: (Instant::now(), 0) }), None))
+    }
+}
+
+impl End for Counter {
+    /// Moves nothing: says how often it has counted since it was asked last.
+    fn run(&mut self, _: u64) -> Result<Ran, Failure> {
+        let now = (Instant::now(), self.count.load(Ordering::Relaxed));
+        let (at, count) = std::mem::replace(&mut self.before, now);
+        let counts_per_second = (now.1 - count) as f64 / now.0.duration_since(at).as_secs_f64().max(1e-9);
+        Ok(Ran { counts_per_second: Some(counts_per_second), ..Ran::default() })
     }
 }
 
@@ -184,6 +208,28 @@ pub(super) fn stamp(message: &mut [u8], number: u64) {
     message[low..].copy_from_slice(&bytes[..n]);
 }
 
+/// A message every byte of which says which it is.
+pub(super) fn fill(message: &mut [u8], number: u64) {
+    for (bytes, word) in message.chunks_mut(8).zip(words(number)) {
+        bytes.copy_from_slice(&word[..bytes.len()]);
+    }
+}
+
+/// Checks what [`fill`] wrote.
+pub(super) fn check_all(message: &[u8], number: u64) -> Result<(), Failure> {
+    let mut words = message.chunks(8).zip(words(number));
+    match words.all(|(bytes, word)| *bytes == word[..bytes.len()]) {
+        true => Ok(()),
+        false => Err(Failure::Failed(format!("message {number} is not as it was sent"))),
+    }
+}
+
+/// They tell in which place of which message they are.
+fn words(number: u64) -> impl Iterator<Item = [u8; 8]> {
+    let first = number.wrapping_mul(0xd134_2543_de82_ef95);
+    (0u64..).map(move |at| first.wrapping_add(at).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
+}
+
 /// Checks what [`stamp`] wrote.
 pub(super) fn check(message: &[u8], number: u64) -> Result<(), Failure> {
     let bytes = number.to_le_bytes();
@@ -195,5 +241,25 @@ pub(super) fn check(message: &[u8], number: u64) -> Result<(), Failure> {
         Ok(())
     } else {
         Err(Failure::Failed(format!("message {number} arrived altered or out of order")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_that_is_another_one_is_noticed_wherever_it_is() {
+        for size in [1, 7, 8, 9, 1000] {
+            let mut message = vec![0; size];
+            fill(&mut message, 7);
+            assert!(check_all(&message, 7).is_ok());
+            assert!(check_all(&message, 8).is_err());
+            for at in 0..size {
+                message[at] ^= 4;
+                assert!(check_all(&message, 7).is_err(), "{at} of {size}");
+                message[at] ^= 4;
+            }
+        }
     }
 }

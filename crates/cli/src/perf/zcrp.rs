@@ -2,7 +2,7 @@
 
 use super::protocol::{Job, Placement, Ran};
 use super::round_trips;
-use super::worker::{End, Failure, Opened, check, resident, stamp};
+use super::worker::{End, Failure, Opened, check, check_all, fill, resident, stamp};
 use pinnace::Message;
 use pinnace::zcrp::{self, Listener, Options, Profile};
 use std::collections::VecDeque;
@@ -30,11 +30,14 @@ fn peer(job: &Job) -> Result<SocketAddr, Failure> {
 struct Sender {
     sender: zcrp::Sender,
     free: Vec<Message>,
+    /// Writes which one it is into a message.
+    mark: fn(&mut [u8], u64),
 }
 
 pub(super) fn sender(job: &Job) -> Result<Opened, Failure> {
     let free = messages(job, job.depth);
-    Ok((Box::new(Sender { sender: zcrp::Sender::connect(peer(job)?, &options(job))?, free }), None))
+    let mark = if job.checked { fill } else { stamp };
+    Ok((Box::new(Sender { sender: zcrp::Sender::connect(peer(job)?, &options(job))?, free, mark }), None))
 }
 
 /// Messages up to this size are queued and waited for in bursts: a call for each would cost more than the message.
@@ -81,8 +84,9 @@ fn in_bursts(
 impl End for Sender {
     fn run(&mut self, count: u64) -> Result<Ran, Failure> {
         if self.free.first().is_some_and(|message| message.len() <= SMALL) {
-            let Self { sender, free } = self;
-            in_bursts(free, count, |messages| sender.send_all(messages), stamp_message, |_| Ok(()))?;
+            let Self { sender, free, mark } = self;
+            let prepare = |message: &mut Message, number| mark(message, number);
+            in_bursts(free, count, |messages| sender.send_all(messages), prepare, |_| Ok(()))?;
             return Ok(Ran::default());
         }
         let mut under_way = VecDeque::with_capacity(self.free.len());
@@ -91,7 +95,7 @@ impl End for Sender {
                 Some(message) => message,
                 None => oldest(&mut under_way, zcrp::Sending::wait)?,
             };
-            stamp(&mut message, number);
+            (self.mark)(&mut message, number);
             under_way.push_back(self.sender.send(message)?);
         }
         while !under_way.is_empty() {
@@ -99,10 +103,6 @@ impl End for Sender {
         }
         Ok(Ran::default())
     }
-}
-
-fn stamp_message(message: &mut Message, number: u64) {
-    stamp(message, number);
 }
 
 fn oldest<T>(
@@ -117,6 +117,8 @@ struct Receiver {
     listener: Option<Listener>,
     receiver: Option<zcrp::Receiver>,
     free: Vec<Message>,
+    /// Whether a message is that one.
+    check: fn(&[u8], u64) -> Result<(), Failure>,
     /// Resident memory when the buffers lay ready and nothing else was there.
     resident: Option<u64>,
 }
@@ -126,7 +128,8 @@ pub(super) fn receiver(job: &Job) -> Result<Opened, Failure> {
     let resident = resident().map(|(now, _)| now);
     let listener = Listener::bind(job.at(0), &options(job))?;
     let address = listener.local_addr()?;
-    Ok((Box::new(Receiver { listener: Some(listener), receiver: None, free, resident }), Some(address)))
+    let check = if job.checked { check_all } else { check };
+    Ok((Box::new(Receiver { listener: Some(listener), receiver: None, free, check, resident }), Some(address)))
 }
 
 impl End for Receiver {
@@ -135,6 +138,7 @@ impl End for Receiver {
             self.receiver = Some(listener.accept_receiver()?);
         }
         let receiver = self.receiver.as_ref().ok_or_else(|| Failure::Failed("no sender came".into()))?;
+        let check = self.check;
         let before = receiver.counters();
         let mut received = 0;
         let mut singly = count;

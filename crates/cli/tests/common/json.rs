@@ -143,7 +143,7 @@ pub(crate) const OBJECTS: &[(&[&str], &str, &str)] = &[
         "throughput",
         "transport path size gbit_s cpu_s_per_gb_tx cpu_s_per_gb_rx ratio_to ratio in_place rounds idle load gbit_s_min \
          gbit_s_max ratio_paired sys_s_per_gb_tx sys_s_per_gb_rx share_copied receiver_bytes_beyond_buffers messages in_flight \
-         seconds loss longest_run_packets contract xtp qmp a1 service method",
+         seconds loss longest_run_packets contract xtp qmp a1 service method counts_per_second",
     ),
     (&["perf"], "throughput.xtp", "*"),
     (&["perf"], "throughput.qmp", "*"),

@@ -71,13 +71,7 @@ impl measure::Kind for Kind {
 
 /// The paths: more as root.
 fn paths(run: &Run<'_>) -> Result<Vec<Between>, Error> {
-    let mut paths = vec![Between::new(Path::Lo)?];
-    if rustix::process::geteuid().is_root() {
-        paths.push(Between::new(Path::Veth9000)?);
-    } else {
-        run.output.warn("virtual Ethernet is left out: it needs root");
-    }
-    Ok(paths)
+    Between::all(run, Path::Veth9000)
 }
 
 #[cfg(test)]

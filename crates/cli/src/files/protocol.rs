@@ -447,6 +447,7 @@ mod tests {
         let message: T = decode(bytes).ok()?;
         let said = encode(&message).expect("it came in fewer bytes than there may be");
         assert!(said.len() <= bytes.len(), "{} bytes became {}", bytes.len(), said.len());
+        assert!(decode::<T>(&[&said[..], &[0]].concat()).is_err(), "nothing follows a message");
         assert_eq!(encode(&decode::<T>(&said).expect("it is understood")).ok(), Some(said));
         Some(message)
     }
@@ -507,6 +508,8 @@ mod tests {
         let to_receiver = [
             ToReceiver::Offer(Offer::new(1 << 24)),
             ToReceiver::Manifest(page(vec![file(b"a/b/c"), file(b"\xff\x1b[2J"), folder])),
+            // One bit more makes them absolute, or lead out of the folder.
+            ToReceiver::Manifest(page(vec![file(b"oa/.n/.n")])),
             ToReceiver::Plan(Page { items: vec![Decision { entry: 300, chunks: vec![0, 1, 70_000] }], last: true }),
             ToReceiver::Digests(vec![[7; 32], [9; 32]]),
         ];

@@ -252,7 +252,11 @@ mod tests {
 
     #[test]
     fn whoever_goes_on_sending_does_not_keep_an_endpoint_from_closing() {
-        let context = rsr::Context::with_methods(vec![Arc::new(Unified::default())]);
+        // Much is under way over this one.
+        let selection = service::Selection { forced: Some(service::Method::Xtp), ..service::Selection::default() };
+        let method =
+            Unified { options: EndpointOptions { selection, ..Unified::default().options }, ..Unified::default() };
+        let context = rsr::Context::with_methods(vec![Arc::new(method)]);
         // Slower than whoever sends, so that there is always another request.
         let handler = |_| std::thread::sleep(Duration::from_millis(1));
         let builder = rsr::Endpoint::builder().context(&context).handler(1, handler);

@@ -10,6 +10,7 @@ use super::silence::Silence;
 use crate::Error;
 use crate::endpoint::ConnectionError;
 use crate::service::Method;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::task::Waker;
@@ -45,6 +46,8 @@ pub(super) struct Incoming {
     pub(super) words: BTreeSet<u64>,
     /// Numbers of messages that do not come any more, as their sender says.
     pub(super) given_up: BTreeSet<u64>,
+    /// No message comes with a number from the next one up to here.
+    pub(super) settled: Cell<u64>,
     /// Frames of the peer's refused, of which it is known that they are missing.
     pub(super) refused: u64,
     /// More have been refused.
@@ -77,6 +80,7 @@ impl Incoming {
             alarm: None,
             words: BTreeSet::new(),
             given_up: BTreeSet::new(),
+            settled: Cell::new(0),
             refused: 0,
             is_hurried: false,
             again: VecDeque::new(),
@@ -157,8 +161,13 @@ impl Incoming {
 
     /// Whether frames before this one, the first of those that are early, have not come.
     fn waits_for_others(&self, first: u64) -> bool {
-        let may_come = |number| !self.words.contains(&number) && !self.given_up.contains(&number);
-        self.is_ordered && self.next.is_some_and(|next| (next..first).any(may_come))
+        let Some(next) = self.next.filter(|_| self.is_ordered) else { return false };
+        let may_come = |number: &u64| !self.words.contains(number) && !self.given_up.contains(number);
+        // Each number is looked at once: a peer may say a great many.
+        let settled = self.settled.get().max(next);
+        let awaited = (settled..first).find(may_come);
+        self.settled.set(awaited.unwrap_or(first).max(settled));
+        awaited.is_some()
     }
 
     /// Whether the frames before the first that is early are missing, and not waited for any longer.

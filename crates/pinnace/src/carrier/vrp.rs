@@ -241,18 +241,17 @@ impl Vrp {
                 Kind::Open if incoming.next.is_none_or(|next| next <= number) => incoming.next = Some(number),
                 Kind::End => (incoming.end, incoming.unheard) = (Some(number), control.piece.into()),
                 Kind::Abort => (incoming.end, incoming.is_broken_off) = (Some(number), true),
+                Kind::Alive if let Some(number) = words::given_up_of(control.piece) => {
+                    let number = incoming.unwrap_number(number);
+                    incoming.on_given_up(number);
+                }
                 Kind::Alive if let Some(void) = words::void_of(control.piece) => {
                     let number = incoming.unwrap_number(void.number);
-                    if words::is_given_up(control.piece) {
-                        incoming.on_given_up(number);
-                    } else {
-                        // It is said again where time is short, or a word was refused.
-                        let is_new =
-                            incoming.next.is_none_or(|next| next <= number) && !incoming.words.contains(&number);
-                        incoming.on_word(number);
-                        let refused = self.back.as_ref().map_or(0, |back| back.refused(frame.source()));
-                        incoming.refused = (incoming.refused + u64::from(is_new && void.was_refused)).min(refused);
-                    }
+                    // It is said again where time is short, or a word was refused.
+                    let is_new = incoming.next.is_none_or(|next| next <= number) && !incoming.words.contains(&number);
+                    incoming.on_word(number);
+                    let refused = self.back.as_ref().map_or(0, |back| back.refused(frame.source()));
+                    incoming.refused = (incoming.refused + u64::from(is_new && void.was_refused)).min(refused);
                 }
                 Kind::Open | Kind::Alive => {}
             }
@@ -321,9 +320,9 @@ impl Vrp {
             // So is who has answered a question, but for no longer: or every second one would go unasked.
             let interval = incoming.silence.interval();
             let rest = out.silence().map_or(Duration::ZERO, |silence| interval.saturating_sub(silence));
+            // Also what the last question has made void: who hears nothing but questions would count from there for ever.
+            self.tell();
             if rest.is_zero() {
-                // What the last question has made void: who hears nothing but questions would count from there for ever.
-                self.foretell(out, None);
                 incoming.asked = Some((self.open(&Control::new(Kind::Alive, self.nonce))?, now));
             } else {
                 incoming.silence.look_in(now, rest);
@@ -648,11 +647,7 @@ impl Carry for Vrp {
     /// What came before is kept.
     fn look_for_break(&self) -> Result<(), Error> {
         self.check_own()?;
-        let is_over = self.terms().is_over;
-        if let Some(out) = self.out.as_ref().filter(|_| !is_over) {
-            // Nothing may be sent behind what was given up.
-            self.foretell(out, None);
-        }
+        self.tell();
         let Some(back) = &self.back else { return Ok(()) };
         let now = Instant::now();
         // Who has its turn finds out.

@@ -565,6 +565,8 @@ impl Serving {
                 Done::Open(opened) => {
                     let (carrier, control, peer) = *opened;
                     self.finish(carrier, &control, peer);
+                    // Other tasks may have gone with it, and those behind them have moved.
+                    at = 0;
                 }
                 Done::Failed => {
                     // Its socket is gone; who asks again gets another one.

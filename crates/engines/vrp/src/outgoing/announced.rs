@@ -8,12 +8,15 @@ use crate::event::{Failure, Refused};
 use crate::terms::FrameSpec;
 use core::time::Duration;
 use pinnace_core::Time;
+use pinnace_wire::vrp::FRAME_NUMBERS;
 
 /// How long a receiver keeps a frame of which nothing comes, if it was not told otherwise (specs/vrp.md, 2): whatever ours is, the
 /// receiver may have this one.
 const USUAL_LIFE: Duration = Duration::from_secs(5);
 /// Numbers of frames that were too late, at most, of which nobody has asked.
 const MOST_GIVEN_UP: usize = 1024;
+/// So many frames later nobody waits for one any more, and so many numbers more it would be the name of another.
+const LONG_AGO: u16 = FRAME_NUMBERS / 4;
 
 /// A number that was announced, and that no frame comes with: who restores the order by the numbers need not wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,17 +58,26 @@ impl Outgoing {
     }
 
     /// The number of a frame that had begun when its time was over, where order counts: who restores the order need not wait for
-    /// it any longer. Each once; of very many that nobody asks for, the first.
+    /// it any longer. Each once; of very many that nobody asks for, the last, and none of which nobody can tell any more which
+    /// frame it was.
     pub fn take_given_up(&mut self) -> Option<u16> {
-        self.given_up.pop_front()
+        let is_known = |number: &u16| self.next_number.wrapping_sub(*number) % FRAME_NUMBERS <= LONG_AGO;
+        while let Some(number) = self.given_up.pop_front() {
+            if is_known(&number) {
+                return Some(number);
+            }
+        }
+        None
     }
 
     pub(super) fn on_given_up(&mut self, slot: usize) {
         if let Some(frame) = self.slots[slot].as_deref()
             && self.config.in_order
             && !frame.is_announced
-            && self.given_up.len() < MOST_GIVEN_UP
         {
+            if self.given_up.len() >= MOST_GIVEN_UP {
+                self.given_up.pop_front();
+            }
             self.given_up.push_back(frame.number);
         }
     }

@@ -13,21 +13,24 @@ fn piece_of(void: Void) -> u32 {
     (u32::from(void.number) + 1) | if void.was_refused { WAS_REFUSED } else { 0 }
 }
 
-/// A frame with the number was sent, and its time was over: a message is missing.
-const GIVEN_UP: u32 = 1 << 17;
-
+/// A frame with the number was sent, and its time was over: a message is missing. Above what tells of void numbers, so that who
+/// knows of those alone waits for it.
 fn piece_of_given_up(number: u16) -> u32 {
-    (u32::from(number) + 1) | GIVEN_UP
+    (u32::from(number) + 1) << 16
 }
 
-pub(super) fn is_given_up(piece: u32) -> bool {
-    piece & GIVEN_UP != 0
+fn number_in(half: u32) -> Option<u16> {
+    u16::try_from(half.checked_sub(1)?).ok()
 }
 
 /// The void number that a word tells of.
 pub(super) fn void_of(piece: u32) -> Option<Void> {
-    let number = u16::try_from((piece % WAS_REFUSED).checked_sub(1)?).ok()?;
-    Some(Void { number, was_refused: piece & WAS_REFUSED != 0 })
+    Some(Void { number: number_in(piece % WAS_REFUSED)?, was_refused: piece & WAS_REFUSED != 0 })
+}
+
+/// The number that a word says was given up.
+pub(super) fn given_up_of(piece: u32) -> Option<u16> {
+    if piece % WAS_REFUSED == 0 { number_in(piece >> 16) } else { None }
 }
 
 /// The shortest life of a frame in two fifths of which, for which an announcement holds, two messages follow each other at the
@@ -97,6 +100,16 @@ impl Vrp {
         {
             // Only a hint: what cannot be announced is sent all the same.
             let _ = out.announce_next(&outline);
+        }
+    }
+
+    /// Tells the peer what it need not wait for, unless this end has closed: nothing may be sent behind what it said then.
+    pub(super) fn tell(&self) {
+        let Some(out) = &self.out else { return };
+        // Held, so that nobody closes meanwhile.
+        let terms = self.terms();
+        if !terms.is_over {
+            self.foretell(out, None);
         }
     }
 
@@ -171,7 +184,7 @@ impl Vrp {
         self.collect(&mut told);
         out.void_announced();
         let untold = told.again.drain(..).chain(out.take_void().map(piece_of));
-        untold.filter(|piece| !is_given_up(*piece)).count() as u32
+        untold.filter(|piece| void_of(*piece).is_some()).count() as u32
     }
 
     /// A word of the connection's own was lost, of which the application need not know; but its number is missing.
@@ -270,8 +283,9 @@ mod tests {
         assert_eq!(void_of(0), None, "only that somebody is here");
         for number in [0, 4711, 0x7fff] {
             let piece = piece_of_given_up(number);
-            assert_eq!((void_of(piece), is_given_up(piece)), (Some(Void { number, was_refused: false }), true));
-            assert!(!is_given_up(piece_of(Void { number, was_refused: true })));
+            assert_eq!((void_of(piece), given_up_of(piece)), (None, Some(number)));
+            assert_eq!(given_up_of(piece_of(Void { number, was_refused: true })), None);
         }
+        assert_eq!(given_up_of(0), None);
     }
 }

@@ -114,10 +114,11 @@ impl Bridges {
         }
     }
 
-    /// Lets it wait. Where too many do, it is in the place of whoever has waited longest.
+    /// Lets it wait. Where too many do, it is in the place of whoever has waited longest and has not shown that he is there.
     fn keep(&mut self, listener: u64, stream: Stream) {
         if self.waiting.len() >= MOST_WAITING {
-            self.waiting.pop_front();
+            let oldest = self.waiting.iter().position(|(_, _, other)| !other.is_proved());
+            self.waiting.remove(oldest.unwrap_or(0));
         }
         self.waiting.push_back((Instant::now(), listener, stream));
     }

@@ -27,8 +27,8 @@ use std::time::{Duration, Instant};
 const HANDSHAKE: Duration = Duration::from_secs(2);
 /// Between the end of one who waited and the beginning of the next nobody answers: so long is a look.
 const LOOK: Duration = Duration::from_millis(1);
-/// What a handshake begins with: the protocol, and its version.
-const GREETING: [u8; 8] = *b"QBUF\0\0\0\x01";
+/// What a handshake begins with: the protocol, and its version. Of version 1 nobody keeps the socket that they met by.
+const GREETING: [u8; 8] = *b"QBUF\0\0\0\x02";
 /// What it ends with.
 const THANKS: u8 = 1;
 /// The longest name.

@@ -291,8 +291,8 @@ impl Serving {
 
     fn answer(&mut self, hello: &Hello, asked: &Asked) -> Option<Vec<u8>> {
         if let Some(expected) = self.expected.get(&hello.nonce) {
-            // Its answer was lost, or it asks anew, from another port; or it is somebody else's, who is lucky, or lies.
-            return (host_of(expected.client) == host_of(asked.from)).then(|| expected.answer.clone());
+            // Its answer was lost; or it is somebody else's, who is lucky, or lies.
+            return (expected.client == asked.from).then(|| expected.answer.clone());
         }
         Some(match self.agree(hello, asked) {
             Ok(answer) => answer.encode(),
@@ -414,18 +414,17 @@ impl Serving {
             }
             Method::Zcrp => {
                 let (port, descriptor, future) = natives::zcrp(at, agreed, &self.options)?;
-                let task = Task::new(&self.shared.thread, expires, future).opening(hello.nonce);
-                self.tasks.push(task.reading(descriptor));
+                self.tasks.push(Task::new(&self.shared.thread, expires, future).reading(descriptor));
                 port
             }
             Method::Vrp => {
                 let (port, future) = natives::vrp(at, agreed, &self.options)?;
-                self.tasks.push(Task::new(&self.shared.thread, expires, future).opening(hello.nonce));
+                self.tasks.push(Task::new(&self.shared.thread, expires, future));
                 port
             }
             Method::A1 => {
                 let (port, future) = natives::a1(at, &agreed, &self.options)?;
-                self.tasks.push(Task::new(&self.shared.thread, expires, future).opening(hello.nonce));
+                self.tasks.push(Task::new(&self.shared.thread, expires, future));
                 port
             }
             Method::Xtp | Method::Qmp => {
@@ -568,12 +567,7 @@ impl Serving {
                     // Other tasks may have gone with it, and those behind them have moved.
                     at = 0;
                 }
-                Done::Failed => {
-                    // Its socket is gone; who asks again gets another one.
-                    if let Some(nonce) = task.opens {
-                        self.expected.remove(&nonce);
-                    }
-                }
+                Done::Failed => {}
             }
         }
     }

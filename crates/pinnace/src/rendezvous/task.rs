@@ -30,8 +30,6 @@ impl Wake for Flag {
 pub(super) struct Task {
     /// Which method's socket it accepts from; `None` if it sets up one connection.
     pub(super) accepts: Option<usize>,
-    /// The nonce of the connection for which it has a socket of its own.
-    pub(super) opens: Option<u64>,
     /// Whose introduction it waits for, if it is one.
     pub(super) from: Option<IpAddr>,
     /// When it is given up.
@@ -49,11 +47,7 @@ impl Task {
         future: impl Future<Output = Done> + Send + 'static,
     ) -> Self {
         let flag = Arc::new(Flag { is_awake: AtomicBool::new(true), thread: Arc::clone(thread) });
-        Self { accepts: None, opens: None, from: None, expires, descriptor: -1, flag, future: Box::pin(future) }
-    }
-
-    pub(super) fn opening(self, nonce: u64) -> Self {
-        Self { opens: Some(nonce), ..self }
+        Self { accepts: None, from: None, expires, descriptor: -1, flag, future: Box::pin(future) }
     }
 
     pub(super) fn introducing(self, host: IpAddr) -> Self {

@@ -186,35 +186,6 @@ fn a_network_of_ipv6_is_as_one_host() {
     assert_eq!([share("[::ffff:192.0.2.1]:7"), share("192.0.2.2:7")], ["192.0.2.1", "192.0.2.2"]);
 }
 
-#[test]
-fn whoever_asks_anew_from_another_port_is_answered() {
-    let server = Endpoint::bind("127.0.0.1:0").unwrap();
-    let listener = server.listen(&Service::new()).unwrap();
-    let to = listener.local_addr();
-    let path = Path::of_class(PathClass::Cluster);
-    // Each time from a new socket.
-    let ask = || {
-        let until = Some(Instant::now() + Duration::from_secs(2));
-        client::ask(to, 1, &client::Told::of(&Service::new()), &path, &[Method::A1], None, until).unwrap()
-    };
-    let first = ask();
-    assert_eq!(ask().to, first.to);
-    // Somebody has come to that socket, and has not become a connection: there is another one.
-    let socket = say_and_fall_silent(&first, b"no OPEN".to_vec());
-    let until = Instant::now() + Duration::from_secs(10);
-    while ask().to == first.to {
-        assert!(Instant::now() < until);
-        thread::sleep(Duration::from_millis(10));
-    }
-    socket.abort();
-    let stranger = asking("127.0.0.2", to);
-    stranger.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    let methods = vec![number(Method::A1)];
-    let hello = Hello { versions: VERSIONS, class: 1, nonce: 1, cookie: 0, host: 0, methods, service: String::new() };
-    stranger.send(&hello.encode().unwrap()).unwrap();
-    assert!(stranger.recv(&mut [0; 2048]).is_err());
-}
-
 /// Agrees on `service` over QMP, says OPEN, and whatever follows.
 fn come_over_qmp(to: SocketAddr, service: &Service, behind: &[u8], between: impl FnOnce()) -> Stream {
     let (nonce, path) = (random_seed(), Path::of_class(PathClass::Cluster));

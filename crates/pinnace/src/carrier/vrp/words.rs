@@ -30,7 +30,7 @@ pub(super) fn void_of(piece: u32) -> Option<Void> {
 
 /// The number that a word says was given up.
 pub(super) fn given_up_of(piece: u32) -> Option<u16> {
-    if piece % WAS_REFUSED == 0 { number_in(piece >> 16) } else { None }
+    if piece.is_multiple_of(WAS_REFUSED) { number_in(piece >> 16) } else { None }
 }
 
 /// The shortest life of a frame in two fifths of which, for which an announcement holds, two messages follow each other at the

@@ -160,6 +160,15 @@ fn check(stay: &Stay, got: &Got) {
     assert!(got.first.is_none_or(|first| first == stay.from), "not from the first on: {}", story());
 }
 
+/// Says when it is dropped that nobody comes any more.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn live(seed: u64) {
     let mut random = Random::from_seed(seed);
     let faults = FaultOptions { loss: 0.05, duplication: 0.02, reordering: 0.02, seed, ..FaultOptions::default() };
@@ -178,6 +187,8 @@ fn live(seed: u64) {
     let lens: Vec<usize> = (0..1 + random.below(150)).map(|_| len(&mut random)).collect();
     let is_over = AtomicBool::new(false);
     let (stays, got) = thread::scope(|scope| {
+        // Also if the source panics: its receivers would wait for ever.
+        let over = Over(&is_over);
         let attending: Vec<_> = listeners
             .iter()
             .map(|listener| {
@@ -189,7 +200,7 @@ fn live(seed: u64) {
         let service = Service::new().largest(1 << 20);
         let source = Endpoint::client_with(&options).connect_all(&first, &service).unwrap();
         let stays = send(source, &listeners, &lens, &mut random);
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         (stays, attending.into_iter().map(|it| it.join().unwrap()).collect::<Vec<_>>())
     });
     for (stays, got) in stays.iter().zip(&got) {

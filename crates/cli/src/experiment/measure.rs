@@ -6,7 +6,7 @@ use super::Run;
 use super::figure::{Curve, Panel};
 use crate::exit::Error;
 use crate::perf::{
-    self, Counters, Failure, IdleChoice, Job, Network, Pair, Path, Repeats, Role, Trouble, median, span,
+    self, Counters, Failure, IdleChoice, Job, Network, Pair, Path, Repeats, Role, Trouble, median, progress, span,
 };
 use indicatif::ProgressBar;
 use plotters::style::RGBColor;
@@ -227,6 +227,27 @@ pub(super) struct Part<K> {
 }
 
 impl<K: Kind> Part<K> {
+    /// Measures every size over every path, with whatever idling suits throughput, and prints each part as it comes.
+    pub(super) fn of_sizes(
+        run: &Run<'_>,
+        paths: &[Between],
+        sizes: &[usize],
+        kinds: &[K],
+        print: impl Fn(&Run<'_>, &Self),
+    ) -> Result<Vec<Self>, Error> {
+        let bar = progress(paths.len() * sizes.len() * kinds.len() * run.effort.rounds as usize);
+        let mut parts = Vec::new();
+        for between in paths {
+            for &size in sizes {
+                let part = Self::measure(run, between, (size, IdleChoice::Adaptive), kinds, &bar)?;
+                bar.suspend(|| print(run, &part));
+                parts.push(part);
+            }
+        }
+        bar.finish_and_clear();
+        Ok(parts)
+    }
+
     /// Measures them, in turn.
     pub(super) fn measure(
         run: &Run<'_>,

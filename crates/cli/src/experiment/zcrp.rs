@@ -8,7 +8,7 @@ use super::Run;
 use super::figure::Panels;
 use super::measure::{self, Between, Speed};
 use crate::exit::Error;
-use crate::perf::{IdleChoice, Job, Path, Transport, progress, size_name, span};
+use crate::perf::{IdleChoice, Job, Path, Transport, size_name, span};
 use crate::picture::COLOURS;
 use crate::units::{count_of, percent, ratio};
 use plotters::style::RGBColor;
@@ -292,17 +292,7 @@ fn measure_all(run: &Run<'_>, kinds: &[Kind]) -> Result<Vec<Part>, Error> {
     ));
     let sizes = if run.effort.quick { &QUICK[..] } else { &SIZES[..] };
     let paths = Between::all(run, Path::Veth1500)?;
-    let bar = progress(paths.len() * sizes.len() * kinds.len() * rounds as usize);
-    let mut parts = Vec::new();
-    for between in &paths {
-        for &size in sizes {
-            let part = Part::measure(run, between, (size, IdleChoice::Adaptive), kinds, &bar)?;
-            bar.suspend(|| print(run, &part));
-            parts.push(part);
-        }
-    }
-    bar.finish_and_clear();
-    Ok(parts)
+    Part::of_sizes(run, &paths, sizes, kinds, print)
 }
 
 fn print(run: &Run<'_>, part: &Part) {

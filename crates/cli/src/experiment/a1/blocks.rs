@@ -6,7 +6,6 @@ use crate::exit::Error;
 use crate::experiment::Run;
 use crate::experiment::figure::Panels;
 use crate::experiment::measure::{self, Kind as _, Speed};
-use crate::perf::{IdleChoice, progress};
 use crate::units::{count_of, percent, ratio};
 use serde::Serialize;
 
@@ -75,16 +74,7 @@ pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
     ));
     let sizes = if run.effort.quick { &QUICK[..] } else { &SIZES[..] };
     let paths = paths(run)?;
-    let bar = progress(paths.len() * sizes.len() * KINDS.len() * rounds as usize);
-    let mut parts = Vec::new();
-    for between in &paths {
-        for &size in sizes {
-            let part = Part::measure(run, between, (size, IdleChoice::Adaptive), &KINDS, &bar)?;
-            bar.suspend(|| print(run, &part));
-            parts.push(part);
-        }
-    }
-    bar.finish_and_clear();
+    let parts = Part::of_sizes(run, &paths, sizes, &KINDS, print)?;
     summarize(run, &parts)?;
     run.draw(&figure(&parts))
 }

@@ -27,7 +27,7 @@ pub(crate) struct Choice {
     pub(crate) priority: Option<u8>,
     /// Bytes of a block.
     pub(crate) block: Option<u32>,
-    /// Bytes of whole blocks.
+    /// Bytes of messages under way.
     pub(crate) window: Option<u64>,
     pub(crate) checksum: bool,
 }
@@ -84,20 +84,15 @@ fn options(job: &Job) -> Options {
 /// The record of either end: that of the sender limits its rate.
 fn record(job: &Job) -> Qos {
     let choice = &job.a1;
-    let block = u64::from(choice.block.unwrap_or(0));
     let size = job.size as u64;
-    // Of a window of whole blocks, as many messages as find room.
-    let outstanding = match (choice.window, block) {
-        (Some(window), 0) => window / size.max(1),
-        (Some(window), block) => (window / block) / size.div_ceil(block).max(1),
-        (None, _) => job.depth as u64,
-    };
+    // As many messages as have room in the window, as beside it in that of the bare loop.
+    let outstanding = choice.window.map_or(job.depth as u64, |window| window / size.max(1));
     let average = choice.rate.map_or(0, units::byte_rate);
     let burst = if average > 0 { choice.burst.unwrap_or(BURST) } else { 0 };
     Qos {
         has_checksum: choice.checksum,
         priority: choice.priority.unwrap_or(128),
-        block_size: block as u32,
+        block_size: choice.block.unwrap_or(0),
         send_average: average,
         send_burst: u32::try_from(burst).unwrap_or(u32::MAX),
         largest_sent: size as u32,

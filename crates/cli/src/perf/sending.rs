@@ -17,7 +17,7 @@ pub(super) struct SendingArgs {
     #[arg(long, value_name = "RATE", value_parser = units::bit_rate)]
     rate: Option<u64>,
     /// vrp: packets over which the loss rate holds, and that may be unacknowledged at a time [default: what the path
-    /// needs, at least 64]; a1: bytes of whole blocks that may be under way, 160kB [default: what --in-flight says]
+    /// needs, at least 64]; a1: bytes of messages that may be under way, 160kB [default: what --in-flight says]
     #[arg(long, value_name = "W", value_parser = units::bytes)]
     window: Option<u64>,
     /// Bytes of a frame of vrp in each packet [default: what the path carries and the contract needs]

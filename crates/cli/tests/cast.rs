@@ -270,8 +270,7 @@ fn who_tunes_in_late_gets_the_header_and_what_follows() {
     let song = wav(folder.path(), 6000);
     let (early, late) = (folder.path().join("early"), folder.path().join("late"));
     let sink = tune(&early, &[]);
-    // A port that is free, most probably also when the other sink takes it.
-    let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = pinnace_testing::ports::nobody().to_string();
     let casting = cast(&song, &[&sink.address, &free], &["--timeout", "1"]);
     wait_for_size(&early, 32_000);
     let second = Listening::start(&["tune", &free, "-o", late.to_str().unwrap(), "--json"]);

@@ -8,9 +8,9 @@ use std::net::UdpSocket;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// Where nobody listens any more, and hardly anybody else begins to.
+/// Where nobody listens.
 fn closed() -> String {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    pinnace_testing::ports::nobody().to_string()
 }
 
 /// Something to send.

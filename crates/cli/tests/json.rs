@@ -50,7 +50,7 @@ fn the_bare_protocols() {
             );
             assert_eq!(err, "", "{protocol}");
         }
-        let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let nobody = pinnace_testing::ports::nobody().to_string();
         let failed = run(&[protocol, "send", "--size", "5", "--to", &nobody, "--timeout", "0.5", "--json"]);
         assert_eq!(ended(&sends, &failed), (vec!["error".into()], Some(3)));
         let first = Listening::start(&[protocol, "listen", "127.0.0.1:0", "--json"]);

@@ -267,9 +267,7 @@ fn a_peer_that_vanishes_is_reported_within_its_timeout() {
 #[test]
 fn a_port_where_nobody_listens_is_counted_and_no_failure() {
     //= Z-19 test
-    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = nobody.local_addr().unwrap();
-    drop(nobody);
+    let address = pinnace_testing::ports::nobody();
     let sender = Sender::connect(address, &options()).unwrap();
     let sending = sender.send(Message::from_vec(vec![1, 2, 3])).unwrap();
     wait_until("its host says that the port is closed", || sender.counters().unreachable_reports > 0);

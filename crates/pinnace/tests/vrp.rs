@@ -372,9 +372,7 @@ fn a_receiver_that_is_gone_is_reported_within_the_life_timeout() {
 
 #[test]
 fn nobody_listens_yet_and_then_somebody_does() {
-    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = nobody.local_addr().unwrap();
-    drop(nobody);
+    let address = pinnace_testing::ports::nobody();
     // Longer than a machine that is busy lets it wait for the receiver.
     let patient = Options { life_timeout: Duration::from_secs(30), ..options() };
     let sender = Sender::connect(address, &patient).unwrap();

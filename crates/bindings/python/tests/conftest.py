@@ -15,8 +15,8 @@ ROOT = pathlib.Path(__file__).parents[4]
 
 @pytest.fixture(autouse=True)
 def watchdog():
-    """A test that hangs says where, and fails."""
-    faulthandler.dump_traceback_later(120, exit=True)
+    """A test that hangs says where, and fails. What a test starts may take 200 s, and says so itself."""
+    faulthandler.dump_traceback_later(300, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
 

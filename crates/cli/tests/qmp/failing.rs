@@ -9,8 +9,7 @@ use tempfile::NamedTempFile;
 #[test]
 fn nobody_there_is_reported_in_time() {
     let begun = Instant::now();
-    // Nobody has it, and nobody gets it: what the kernel chooses is another one for a while.
-    let closed = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).unwrap().to_string();
+    let closed = pinnace_testing::ports::nobody().to_string();
     // A closed port says so; an address that swallows everything does not.
     for (to, words) in [(&*closed, "qmp listen"), ("192.0.2.9:9", "192.0.2.9:9")] {
         let sent = run(&["qmp", "send", "--to", to, "--size", "1", "--timeout", "0.7"]);

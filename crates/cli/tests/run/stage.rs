@@ -2,7 +2,6 @@
 
 use crate::common::{PATIENCE, pinnace};
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -52,9 +51,9 @@ pub(crate) fn installed(program: &str, package: &str) -> Option<PathBuf> {
     found
 }
 
-/// A port that nobody has at the moment.
+/// A port that nobody has, of UDP or TCP.
 pub(crate) fn port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
+    pinnace_testing::ports::free()
 }
 
 /// A server that does not outlive its test, and what it says.

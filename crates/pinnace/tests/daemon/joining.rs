@@ -288,7 +288,7 @@ fn apart(arguments: &[&str]) -> Option<Command> {
 fn namespace() {
     let served = Served::start(&[]);
     let Some(command) = apart(&["--net", "--map-root-user"]) else {
-        eprintln!("not tried: this system gives nobody a namespace");
+        pinnace_testing::skip::host("this system gives nobody a namespace");
         return;
     };
     let mut apart = Process::start_by(command, "come", &[served.path()]);
@@ -302,7 +302,7 @@ fn low_port() {
     let served = Served::start(&[]);
     let start = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap_or_default();
     if start.trim() == "0" {
-        eprintln!("not tried: this system lets everybody bind to every port");
+        pinnace_testing::skip::host("this system lets everybody bind to every port");
         return;
     }
     // Root of a user namespace has all capabilities there, and none over our ports.

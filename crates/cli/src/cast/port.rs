@@ -66,6 +66,7 @@ mod tests {
     #[test]
     fn a_closed_port_is_told_from_one_that_says_nothing() {
         let open = UdpSocket::bind("127.0.0.1:0").unwrap();
+        open.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let address = open.local_addr().unwrap();
         let nobody = AtomicBool::new(false);
         assert!(!is_closed(address, Duration::from_millis(200), &nobody), "it has the port");

@@ -299,7 +299,10 @@ fn gate(listener: SocketAddr, is_open: Arc<AtomicBool>) -> SocketAddr {
                     front.send_to(&bytes[..len], *client).unwrap();
                 }
             }
-            pairs.extend(method.map(|port| pair((listener.ip(), port).into())));
+            // A word that is said again names the same port.
+            let has_pair = |port| pairs.iter().any(|(front, ..)| front.local_addr().unwrap().port() == port);
+            let new = method.filter(|port| !has_pair(*port));
+            pairs.extend(new.map(|port| pair((listener.ip(), port).into())));
             thread::sleep(Duration::from_micros(100));
         }
     });

@@ -5,6 +5,11 @@ use core::time::Duration;
 use pinnace_core::{ControllerKind, even_piece};
 use pinnace_wire::zcrp::{DEFAULT_CONTROL_BYTES, MAX_CONTROL_BYTES, MAX_UNIT_BYTES, MIN_UNIT_BYTES, TRAILER_BYTES};
 
+/// How often a peer is asked, at least, before its silence means that it has gone.
+const QUESTIONS_IN_A_TIMEOUT: u32 = 4;
+/// No peer is asked more often for that.
+const LEAST_INTERVAL: Duration = Duration::from_millis(1);
+
 /// How large the unit datagrams of a sender are. Fixed for its life (specs/zcrp.md, section 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitSize {
@@ -85,9 +90,9 @@ pub struct Config {
     pub reorder_delay: Duration,
     /// First repetition of a request (Z-13); doubles up to [`Config::request_interval_max`].
     pub request_interval: Duration,
-    /// Longest time between repetitions of a request.
+    /// Longest time between repetitions of a request; never more than a quarter of [`Config::peer_timeout`].
     pub request_interval_max: Duration,
-    /// Time between idle datagrams (Z-21).
+    /// Time between idle datagrams (Z-21); never more than a quarter of [`Config::peer_timeout`].
     pub idle_interval: Duration,
     /// The peer counts as gone when nothing came for so long while work was outstanding (Z-19).
     pub peer_timeout: Duration,
@@ -153,6 +158,17 @@ impl Config {
         self.ack_units = 1;
         self.ack_bytes = window_bytes / 4;
         self.timeout_floor = self.ack_delay + Duration::from_millis(1);
+        self
+    }
+
+    /// A peer with nothing to send speaks only when it is asked: that is often enough for a few lost datagrams not to make it
+    /// count as gone.
+    //= Z-19
+    pub(crate) fn asking_in_time(mut self) -> Self {
+        let most = (self.peer_timeout / QUESTIONS_IN_A_TIMEOUT).max(LEAST_INTERVAL);
+        for interval in [&mut self.request_interval, &mut self.request_interval_max, &mut self.idle_interval] {
+            *interval = (*interval).min(most);
+        }
         self
     }
 

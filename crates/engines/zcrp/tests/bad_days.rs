@@ -2,10 +2,12 @@
 
 mod common;
 
+use common::half::{Half, bytes, flow, is_idle, parse_request};
 use common::{RECEIVER, SENDER, World, content};
 use core::time::Duration;
 use pinnace_core::{ControllerKind, PathEvent, Time};
 use pinnace_sim::{HostConfig, HostId, Inbox, NetworkConfig, Simulation};
+use pinnace_wire::zcrp::encode_idle;
 use pinnace_zcrp::{Config, Event, Failure, Receiver, Sender, UnitSize, Zcrp};
 
 fn fixed() -> Config {
@@ -102,6 +104,45 @@ fn a_killed_end_is_reported_within_the_peer_timeout_at_any_moment() {
             let last = events.last().unwrap().0;
             assert!(last.since(killed) <= Duration::from_millis(10_100), "{:?}", last.since(killed));
         }
+    }
+}
+
+/// A peer that has nothing to send answers every other question, after 20 ms, for ten seconds, and then none: until then
+/// nothing has ended, and what has after `timeout` more.
+fn ask_in_vain_from_ten_seconds_on(mut half: Half, timeout: u64, asks: fn(&[u8]) -> bool, answer: &[u8]) -> Vec<Event> {
+    let (mut count, mut is_owed) = (0, false);
+    for at in (0..10_000).step_by(20) {
+        if core::mem::take(&mut is_owed) {
+            half.feed(answer);
+        }
+        for _ in half.take().iter().filter(|datagram| asks(datagram)) {
+            is_owed |= count % 2 == 0;
+            count += 1;
+        }
+        half.millis(20);
+        assert_eq!(half.take_events(), [], "after {at} ms");
+    }
+    half.millis(timeout);
+    half.take_events()
+}
+
+#[test]
+fn who_answers_is_there_however_short_the_peer_timeout_is() {
+    //= Z-19, Z-21 test
+    for timeout in [500, 2_000] {
+        let config = Config { peer_timeout: Duration::from_millis(timeout), ..fixed() };
+        let mut sender = Half::sender(&config);
+        sender.send(&bytes(10));
+        sender.feed(&flow());
+        let ended = ask_in_vain_from_ten_seconds_on(sender, timeout, is_idle, &flow());
+        let gone = Err(Failure::PeerGone);
+        assert!(matches!(ended[0], Event::Sent { result, .. } if result == gone), "{timeout} {ended:?}");
+        let mut receiver = Half::receiver(&config);
+        receiver.post(10);
+        receiver.feed(&encode_idle(0));
+        let asks = |datagram: &[u8]| parse_request(datagram).is_some();
+        let ended = ask_in_vain_from_ten_seconds_on(receiver, timeout, asks, &encode_idle(0));
+        assert!(matches!(ended[0], Event::Received { result: Err(Failure::PeerGone), .. }), "{timeout} {ended:?}");
     }
 }
 

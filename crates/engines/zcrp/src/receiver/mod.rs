@@ -76,6 +76,7 @@ pub struct Receiver {
 impl Receiver {
     /// A receiver that has posted nothing.
     pub fn new(config: Config) -> Self {
+        let config = config.asking_in_time();
         Self {
             counters: ReceiverCounters::default(),
             messages: VecDeque::new(),

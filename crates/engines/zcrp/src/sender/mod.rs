@@ -102,6 +102,7 @@ pub struct Sender {
 impl Sender {
     /// A sender whose life begins at `now`.
     pub fn new(config: Config, now: Time) -> Self {
+        let config = config.asking_in_time();
         let mut random = Random::from_seed(config.seed);
         let rtt = RttEstimator::new(RttConfig {
             least_spread: RttConfig::LEAST_SPREAD,

@@ -109,6 +109,7 @@ pub enum Failure {
     /// Nothing valid was heard for the life time-out (V-S11).
     PeerGone,
     /// The receiver answers, but nothing was heard of this frame for the life time-out: packets of its size do not reach it.
+    /// Or they were known not to, and of packets that do, more would be critical than a header can name.
     Swallowed,
     /// The receiver contradicts itself or us: acknowledgements of what was never sent, or a frame that it has lost (V-S6
     /// to V-S8).

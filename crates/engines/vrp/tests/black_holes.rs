@@ -120,6 +120,40 @@ fn a_contract_is_kept_in_the_smaller_packets() {
     assert!(delivery.contract.permits(&delivery.loss.ranges, delivery.loss.packets, delivery.window));
 }
 
+//= V-S4 test
+//= V-S13 test
+#[test]
+fn a_frame_whose_smaller_packets_no_header_can_name_does_not_begin() {
+    for in_order in [false, true] {
+        let config = Config { packet_bytes: 8_966, in_order, ..Config::default() };
+        let mut pair = Pair::with("delay=20ms,mtu=1280,icmp=no", 1, config);
+        // Every large packet is critical, and of the smaller ones every other.
+        let critical = (0..400).map(|at| at * 2_400..at * 2_400 + 1).collect();
+        let terms = Terms { rate: Some(255), run_bytes: Some(u64::MAX), critical, floor: None };
+        pair.send_with(960_000, |spec| spec.terms = Some(terms.clone()));
+        pair.send(3_000);
+        let ends: Vec<_> = pair.ends(2).into_iter().map(|(_, result)| result).collect();
+        assert_eq!((&ends[..], pair.deliveries().len()), (&[Err(Failure::Swallowed), Ok(1_194)][..], 1));
+        // The same where the path is known, and where it is announced.
+        let now = pair.world.now();
+        let outline = FrameSpec {
+            terms: Some(terms.clone()),
+            takes_smaller_packets: true,
+            ..FrameSpec::new(BufferId::new(u32::MAX), 960_000)
+        };
+        pair.world
+            .call(pair.sender, |engine| engine.as_outgoing().expect("a sender").announce_next(now, outline))
+            .expect("a hint");
+        assert_eq!(pair.outgoing().frames_under_way(), 0);
+        pair.send_with(960_000, |spec| spec.terms = Some(terms.clone()));
+        pair.send(3_000);
+        let ends: Vec<_> = pair.ends(4).into_iter().map(|(_, result)| result).collect();
+        assert_eq!((&ends[2..], pair.deliveries().len()), (&[Err(Failure::Swallowed), Ok(1_194)][..], 2));
+        let numbers: Vec<_> = pair.deliveries().iter().map(|it| it.number).collect();
+        assert_eq!(numbers[1], (numbers[0] + 1) % pinnace_wire::vrp::FRAME_NUMBERS, "no number is missing");
+    }
+}
+
 #[test]
 fn a_path_that_carries_everything_is_asked_once() {
     let mut pair = Pair::new("delay=300ms,reorder=20%:30ms", 1);

@@ -111,6 +111,9 @@ impl Outgoing {
         let ticket = self.next_ticket;
         let mut frame = OutFrame::new(ticket, FrameSpec { repeat_until: None, ..frame }, &self.config)?;
         header::check(&self.config, &frame, self.carried.limit())?;
+        if !self.fit(&mut frame) {
+            return Ok(());
+        }
         let Some(number) = self.take_number() else { return Ok(()) };
         self.next_ticket += 1;
         frame.is_announced = true;

@@ -62,8 +62,8 @@ pub(super) fn write(config: &Config, frame: &mut OutFrame, limit: Option<u32>, e
     let mut bytes = vec![0; most.min(capacity(config, frame, limit))];
     let mut writer = ControlWriter::new(&mut bytes, frame.number);
     for tag in tags(frame, epoch) {
-        // `check` has seen that they fit.
-        writer.push(&tag);
+        let fits = writer.push(&tag);
+        debug_assert!(fits, "`check` has seen that they fit");
     }
     frame.inline = inline > 0 && inline <= writer.room();
     let inline = if frame.inline { inline } else { 0 };

@@ -484,8 +484,14 @@ impl Outgoing {
         frame.number = number;
         frame.heard_at = now;
         let limit = self.carried.limit();
-        if let Some(packet_bytes) = self.packet_limit() {
-            frame.fit(packet_bytes);
+        if !self.fit(&mut frame) {
+            // Nobody has heard of the number, and the next frame has it.
+            self.next_number = number;
+            if let Some(timer) = frame.timer {
+                self.timers.cancel(timer);
+            }
+            self.report(&frame, Err(Failure::Swallowed));
+            return;
         }
         header::write(&self.config, &mut frame, limit, self.epoch, &mut self.closes);
         if self.closes.is_empty() {

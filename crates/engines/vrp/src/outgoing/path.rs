@@ -127,6 +127,15 @@ impl Outgoing {
         self.carried.most(full_datagram(&self.config))
     }
 
+    /// Gives a frame packets that the path carries. Whether it can begin with them: of smaller packets so many more may be
+    /// critical that no header names them all.
+    //= V-S4
+    pub(super) fn fit(&self, frame: &mut OutFrame) -> bool {
+        let Some(most) = self.packet_limit() else { return true };
+        frame.fit(most);
+        header::check(&self.config, frame, None).is_ok()
+    }
+
     /// A PING is due: a full one, and smaller ones where those have found no answer.
     //= V-S3
     pub(super) fn ask(&mut self) {

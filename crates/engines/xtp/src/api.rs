@@ -283,6 +283,9 @@ impl Xtp {
                         context.end_due = EndDue::Alone;
                     }
                 }
+                if context.phase != Phase::Over {
+                    context.remember_first(&mut self.shared, now);
+                }
                 context.phase = Phase::Over;
                 context.conclude(&mut self.shared, Err(crate::Failure::Aborted));
                 self.settle(now, key);

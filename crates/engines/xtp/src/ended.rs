@@ -1,7 +1,7 @@
-//! Associations that the peer's END has closed at once (specs/xtp.md, 3.8): a FIRST of theirs that the network has kept, or
-//! doubled, is no new one.
+//! Associations that have ended at once (specs/xtp.md, 3.7 and 3.8), by the peer's END, a reset or a DIAG: a FIRST of theirs
+//! that the network has kept, or doubled, is no new one.
 //!
-//! Whoever gets END has no time-wait, and answers nothing more. What is kept for as long as one would last is only what
+//! Nobody has a time-wait then, and answers nothing more. What is kept for as long as one would last is only what
 //! tells a repeated FIRST from a new one: where it comes from, its key, and where its stream starts. Always true: no more
 //! are kept than [`Limits::ended`](crate::Limits); the oldest give way.
 //= X-10

@@ -378,6 +378,13 @@ impl Context {
         shared.ended.remember(now, name, self.space.start(), until, shared.config.limits.ended);
     }
 
+    /// The association ends without a time-wait: a FIRST that comes again is known for as long as one would last.
+    pub(crate) fn remember_first(&self, shared: &mut Shared, now: Time) {
+        if self.role == Role::Responder && !self.is_group() {
+            self.remember_end(shared, now, now + self.time_wait());
+        }
+    }
+
     /// A buffer of the incoming half is not needed any more: a ring or an area that the driver allocated, or a posted one.
     pub(crate) fn give_back(&mut self, shared: &mut Shared, buffer: pinnace_core::BufferId) {
         if self.ring_bytes > 0 {

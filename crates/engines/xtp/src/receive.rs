@@ -191,7 +191,7 @@ impl Xtp {
         };
         let Some(context) = self.contexts.lookup_mut(key) else { return };
         self.shared.counters.diags_received += 1;
-        on_diag(context, &mut self.shared, header, code, value);
+        on_diag(context, &mut self.shared, now, header, code, value);
         self.settle(now, key);
     }
 }
@@ -668,17 +668,16 @@ fn on_rclose(context: &mut Context, shared: &mut Shared, now: Time, packet: &Pac
 //= X-20
 fn on_end(context: &mut Context, shared: &mut Shared, now: Time) {
     let result = if context.is_done() { Ok(()) } else { Err(Failure::Forced) };
-    if context.role == Role::Responder && !context.is_group() {
-        context.remember_end(shared, now, now + context.time_wait());
-    }
+    context.remember_first(shared, now);
     context.phase = Phase::Over;
     context.conclude(shared, result);
 }
 
 /// A DIAG that found its context (specs/xtp.md, 3.7).
-fn on_diag(context: &mut Context, shared: &mut Shared, header: &Header, code: u32, value: u32) {
+fn on_diag(context: &mut Context, shared: &mut Shared, now: Time, header: &Header, code: u32, value: u32) {
     if context.phase != Phase::Active {
         if context.phase != Phase::Over && code == Code::ContextAbandoned as u32 {
+            context.remember_first(shared, now);
             context.phase = Phase::Over;
         }
         return;
@@ -705,6 +704,7 @@ fn on_diag(context: &mut Context, shared: &mut Shared, header: &Header, code: u3
     };
     let block = std::sync::Arc::make_mut(&mut context.block);
     (block.code, block.value) = (code, value);
+    context.remember_first(shared, now);
     context.phase = Phase::Over;
     context.conclude(shared, result);
 }

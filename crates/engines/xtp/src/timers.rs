@@ -119,6 +119,7 @@ impl Context {
 
     fn abandon_for(&mut self, now: Time, shared: &mut Shared, failure: Failure) {
         self.say(now, shared, Code::ContextAbandoned, Value::Unspecified);
+        self.remember_first(shared, now);
         self.phase = Phase::Over;
         self.conclude(shared, Err(failure));
     }

@@ -2,7 +2,7 @@
 
 use crate::half::{Got, Half, Packet};
 use crate::scene::*;
-use pinnace_core::Address;
+use pinnace_core::{Address, Time};
 use pinnace_wire::xtp::Kind;
 use pinnace_xtp::{Close, Config, ControlBlock, Event, Failure, Options, Output, Service, Services};
 
@@ -486,6 +486,38 @@ fn a_first_that_comes_again_after_our_reset_is_no_new_one() {
         assert_eq!(scene.feed(&first), []);
         assert_eq!(scene.half.events.iter().filter(|event| matches!(event, Event::Accepted { .. })).count(), 1);
         assert!(only(scene.due(20)).has(END), "{codec:?}: that is its answer");
+    }
+}
+
+//= X-10 test
+#[test]
+fn a_first_that_comes_again_late_after_an_end_without_time_wait_is_no_new_one() {
+    type EndIt = fn(&mut Scene);
+    let reset: EndIt = |scene| assert!(only(scene.close(Close::Forced)).has(END));
+    let diag: EndIt = |scene| assert_eq!(scene.feed(&scene.diag(true, scene.its_key, 2, 0)), []);
+    let silence: EndIt = |scene| {
+        while scene.closed().is_none() && scene.half.now < Time::from_nanos(1_000_000_000_000) {
+            scene.wait(1000);
+        }
+        assert_eq!(scene.closed(), Some(Err(Failure::Abandoned)));
+    };
+    for codec in CODECS {
+        for (name, end_it) in [("reset", reset), ("diag", diag), ("silence", silence)] {
+            let mut scene = Scene::accepted(codec, block(Service::Connection), NONE, 100);
+            end_it(&mut scene);
+            let context = scene.context();
+            scene.half.call(|engine, now| engine.release(now, context));
+            // No END is said again any more.
+            scene.wait(250);
+            assert_eq!((scene.half.xtp().contexts(), scene.half.xtp().farewells()), (0, 0), "{name}");
+            let mut first = scene.first(NONE, 100).sync(1002);
+            assert_eq!(scene.feed(&first), [], "{codec:?} {name}: it was delivered already");
+            assert_eq!((scene.half.xtp().contexts(), scene.half.xtp().counters().contexts_accepted), (0, 1), "{name}");
+            // With another start it is another.
+            first.seq = scene.n(7);
+            assert_eq!(only(scene.feed(&first)).kind, tcntl(codec));
+            assert_eq!(scene.half.xtp().contexts(), 1);
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! QMP's sockets, from outside: over real UDP, and over links that lose.
 
 use pinnace::Idle;
+use pinnace::link::{MemoryLink, MemoryOptions};
 use pinnace::qmp::{
-    Endpoint, Listener, Options, Pool, PoolOptions, Shown, Shutdown, State, Stream, StreamId, WakeFd, Way, Woken,
-    settle,
+    Carrier, Endpoint, Listener, Options, Pool, PoolOptions, Shown, Shutdown, State, Stream, StreamId, WakeFd, Way,
+    Woken, settle,
 };
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -641,4 +642,23 @@ fn each_stream_that_something_has_happened_to_is_told_once() {
     // Nothing is said of a stream that has been dropped.
     drop(streams);
     assert_eq!(wait(Duration::from_millis(50)).1, none);
+}
+
+#[test]
+fn who_listens_and_connects_at_the_same_port_number_knows_which_end_is_whose() {
+    let address = |text: &str| -> std::net::SocketAddr { text.parse().unwrap() };
+    for (carrier, bound) in [(Carrier::Udp, "[::]:7000"), (Carrier::Ip36, "[::]:0")] {
+        let options = Options { carrier: carrier.clone(), ..options() };
+        let (here, there) = MemoryLink::pair(&MemoryOptions::default()).unwrap();
+        let end = |link| Endpoint::over(link, address(bound), Some(address("[::]:0")), &options).unwrap();
+        let (client, server) = (end(Box::new(here)), end(Box::new(there)));
+        let listener = server.listen(7000).unwrap();
+        let stream = client.begin_from(address("[::1]:7000"), 7000).unwrap();
+        stream.wait_established(None).unwrap();
+        let accepted = listener.accept().unwrap();
+        let (any, one) = (address("[::]:7000"), address("[::1]:7000"));
+        assert_eq!((stream.local_addr(), stream.peer_addr(), stream.said_peer_addr()), (any, one, one), "{carrier:?}");
+        let ends = (accepted.local_addr(), accepted.peer_addr(), accepted.said_peer_addr());
+        assert_eq!(ends, (one, any, any), "{carrier:?}");
+    }
 }

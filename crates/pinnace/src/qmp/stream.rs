@@ -282,19 +282,22 @@ impl Stream {
 
     /// The address of this end.
     pub fn local_addr(&self) -> SocketAddr {
-        let (connection, bound) = match self.inner() {
-            Inner::Engine(connection, endpoint) => (connection, endpoint.local_addr()),
+        let (connection, endpoint) = match self.inner() {
+            Inner::Engine(connection, endpoint) => (connection, endpoint),
             Inner::Shared(shared) => return shared.local,
         };
-        let address = connection.address();
+        let (address, bound) = (connection.address(), endpoint.local_addr());
+        if !connection.is_accepted() {
+            // Where only the FIRST knows ports, the endpoint is that of other sockets, too.
+            return if endpoint.way() == Way::Udp { bound } else { with_port(bound, address.source_port) };
+        }
+        let bound = with_port(bound, address.destination_port);
         // Who listens on every address has this one for the peer.
         let said: IpAddr = match address.hosts {
             HostPair::V4 { destination, .. } => destination.into(),
             HostPair::V6 { destination, .. } => destination.to_canonical(),
         };
-        let is_accepted = address.destination_port == bound.port();
-        let is_told = bound.ip().is_unspecified() && is_accepted && !said.is_unspecified();
-        if !is_told {
+        if !bound.ip().is_unspecified() || said.is_unspecified() {
             return bound;
         }
         let mut local = SocketAddr::new(said, bound.port());
@@ -309,12 +312,11 @@ impl Stream {
 
     /// The address of the other end.
     pub fn peer_addr(&self) -> SocketAddr {
-        let (connection, bound) = match self.inner() {
-            Inner::Engine(connection, endpoint) => (connection, endpoint.local_addr()),
+        let connection = match self.inner() {
+            Inner::Engine(connection, _) => connection,
             Inner::Shared(shared) => return shared.peer,
         };
-        let (peer, address) = (connection.peer(), connection.address());
-        let is_accepted = address.destination_port == bound.port();
+        let (peer, address, is_accepted) = (connection.peer(), connection.address(), connection.is_accepted());
         // Only UDP knows ports; the FIRST does.
         let said = if is_accepted { address.source_port } else { address.destination_port };
         let port = if peer.port() == 0 { said } else { peer.port() };
@@ -331,10 +333,9 @@ impl Stream {
     /// ([`Endpoint::begin_from`]). Anybody can say anything.
     pub fn said_peer_addr(&self) -> SocketAddr {
         let peer = self.peer_addr();
-        let Inner::Engine(connection, endpoint) = self.inner() else { return peer };
+        let Inner::Engine(connection, _) = self.inner() else { return peer };
         let address = connection.address();
-        let is_said = address.destination_port == endpoint.local_addr().port() && address.source_port != 0;
-        if is_said { with_port(peer, address.source_port) } else { peer }
+        if connection.is_accepted() && address.source_port != 0 { with_port(peer, address.source_port) } else { peer }
     }
 
     /// Its name among the streams of its endpoint ([`Endpoint::wait_any`]); `None` over shared memory.

@@ -31,6 +31,8 @@ pub struct Connection {
     service: Service,
     peer: Address,
     address: AddressSegment,
+    /// The peer has begun it.
+    pub(super) is_accepted: bool,
     pub(super) partial: Mutex<Partial>,
     /// The last packet of every write asks for a status.
     pub(super) asks_after_writes: bool,
@@ -56,6 +58,7 @@ impl Connection {
             service,
             peer,
             address,
+            is_accepted: false,
             partial,
             asks_after_writes,
             is_shut: AtomicBool::new(false),

@@ -288,7 +288,8 @@ impl Listener {
                     // It outlives the listener, and needs the group as long.
                     self.end.groups.hold(&self.end.port, group, id);
                 }
-                let connection = Connection::new(&self.end, (place, id), service, peer, address);
+                let mut connection = Connection::new(&self.end, (place, id), service, peer, address);
+                connection.is_accepted = true;
                 match service {
                     Service::Transaction => Incoming::Transaction(Transaction { connection }),
                     _ => Incoming::Connection(connection),

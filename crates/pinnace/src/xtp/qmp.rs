@@ -193,6 +193,11 @@ impl Connection {
     pub(crate) fn place(&self) -> Place {
         self.place
     }
+
+    /// Whether the peer has begun it.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.is_accepted
+    }
 }
 
 /// The address of this host that `peer` is reached from, over this carrier; for Ethernet also the interface.

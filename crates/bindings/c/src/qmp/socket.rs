@@ -34,9 +34,21 @@ enum Role {
 /// What a socket is bound to.
 #[derive(Clone, Debug)]
 pub(super) enum Bound {
-    Endpoint(Endpoint),
+    /// Where, as well: sockets may share an endpoint that has no port, or another's.
+    Endpoint(Endpoint, SocketAddr),
     /// An address on a link that the daemon may use, and this process may not.
     Daemon(SocketAddr),
+}
+
+impl Bound {
+    /// At this port of an endpoint; 0: at its own.
+    fn at(endpoint: Endpoint, port: u16) -> Self {
+        let mut address = endpoint.local_addr();
+        if port != 0 {
+            address.set_port(port);
+        }
+        Self::Endpoint(endpoint, address)
+    }
 }
 
 /// See `qmp_socket`.
@@ -276,7 +288,7 @@ impl Socket {
         match &*role {
             Role::Fresh(None) => {
                 let bound = match Endpoint::bind(address, &options) {
-                    Ok(endpoint) => Bound::Endpoint(endpoint),
+                    Ok(endpoint) => Bound::at(endpoint, address.port()),
                     Err(error) if options.has_helper(&error) => Bound::Daemon(address),
                     Err(error) => return Err(errno(&error)),
                 };
@@ -298,13 +310,13 @@ impl Socket {
                     libc::AF_INET => Ipv4Addr::UNSPECIFIED.into(),
                     _ => Ipv6Addr::UNSPECIFIED.into(),
                 };
-                Bound::Endpoint(Endpoint::bind((any, 0), &options).map_err(|error| errno(&error))?)
+                Bound::at(Endpoint::bind((any, 0), &options).map_err(|error| errno(&error))?, 0)
             }
             Role::Listening(_) => return Ok(()),
             Role::Talking(_) => return Err(Errno(libc::EINVAL)),
         };
         let listener = match bound {
-            Bound::Endpoint(endpoint) => endpoint.listen(endpoint.local_addr().port()),
+            Bound::Endpoint(endpoint, address) => endpoint.listen(address.port()),
             Bound::Daemon(address) => Listener::bind(address, &options),
         };
         let listener = listener.map_err(|error| errno(&error))?;
@@ -354,7 +366,7 @@ impl Socket {
                 }
                 Role::Fresh(bound) => {
                     let stream = match bound.as_deref() {
-                        Some(Bound::Endpoint(endpoint)) => endpoint.begin(to),
+                        Some(Bound::Endpoint(endpoint, address)) => endpoint.begin_from(to, address.port()),
                         Some(Bound::Daemon(_)) | None => Stream::begin(to, &settings.options),
                     };
                     let stream = stream.map_err(|error| errno(&error))?;
@@ -448,8 +460,7 @@ impl Socket {
         let address = match self.role() {
             Role::Fresh(None) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             Role::Fresh(Some(bound)) => match *bound {
-                Bound::Endpoint(endpoint) => endpoint.local_addr(),
-                Bound::Daemon(address) => address,
+                Bound::Endpoint(_, address) | Bound::Daemon(address) => address,
             },
             Role::Listening(listener) => listener.local_addr(),
             Role::Talking(conversation) => conversation.stream.local_addr(),

@@ -662,3 +662,20 @@ fn who_listens_and_connects_at_the_same_port_number_knows_which_end_is_whose() {
         assert_eq!(ends, (one, any, any), "{carrier:?}");
     }
 }
+
+#[test]
+fn the_end_is_seen_behind_bytes_that_nobody_has_read() {
+    let (mut client, server) = pair();
+    client.write_all(b"last words").unwrap();
+    let begun = Instant::now();
+    while server.standing().readable_bytes == 0 && begun.elapsed() < Duration::from_secs(10) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(!server.standing().has_peer_ended);
+    client.shutdown(Shutdown::Write).unwrap();
+    while !server.standing().has_peer_ended && begun.elapsed() < Duration::from_secs(20) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let standing = server.standing();
+    assert_eq!((standing.readable_bytes, standing.is_at_end, standing.has_peer_ended), (10, false, true));
+}

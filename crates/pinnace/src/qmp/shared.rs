@@ -361,7 +361,9 @@ impl Shared {
         let is_writable = self.is_writable();
         let (readable_bytes, is_readable, end) = self.seen();
         let is_at_end = readable_bytes == 0 && is_readable;
-        Standing { readable_bytes, is_at_end, is_writable, state: self.state_after(end), failure: of_reset(end) }
+        let has_peer_ended = end.is_some() || is_at_end || self.has_end_waiting();
+        let (state, failure) = (self.state_after(end), of_reset(end));
+        Standing { readable_bytes, is_at_end, has_peer_ended, is_writable, state, failure }
     }
 
     pub(super) fn is_writable(&self) -> bool {
@@ -372,6 +374,12 @@ impl Shared {
     /// Whether the peer has not closed, and lives.
     pub(super) fn is_read(&self) -> bool {
         lock(&self.channel).is_read()
+    }
+
+    /// Whether the end of what the peer sends waits in the channel, perhaps behind bytes. Asks the system nothing.
+    fn has_end_waiting(&self) -> bool {
+        let mut channel = lock(&self.channel);
+        channel.ends_empty() || channel.finished().is_some()
     }
 
     /// How the peer has ended what it sends, also if that was not read yet; `None`: it has not, as far as is known.

@@ -367,3 +367,13 @@ fn whoever_waits_shortly_does_not_wait_for_another_who_waits_for_long() {
         assert_eq!(told, Ok(Err(ErrorKind::WouldBlock)));
     });
 }
+
+#[test]
+fn the_end_is_seen_behind_bytes_that_nobody_has_read() {
+    let (a, b) = pair();
+    a.write(b"last words").unwrap();
+    assert!(!b.standing().has_peer_ended);
+    a.shutdown(Shutdown::Write).unwrap();
+    let standing = b.standing();
+    assert_eq!((standing.readable_bytes, standing.is_at_end, standing.has_peer_ended), (10, false, true));
+}

@@ -26,6 +26,8 @@ pub struct Standing {
     pub readable_bytes: usize,
     /// Nothing is to be read any more: the next read finds the end, or why the connection failed.
     pub is_at_end: bool,
+    /// The peer's stream has ended, though bytes before the end may not have been read yet.
+    pub has_peer_ended: bool,
     /// A write would not wait.
     pub is_writable: bool,
     /// The state, as the paper draws it.

@@ -219,6 +219,8 @@ impl Connection {
             let outcome = state.association(self.place).map(|association| association.closed);
             let is_over = outcome != Some(None);
             let readable = engine.readable(self.id);
+            // What can be read at once may be less than has come.
+            let is_whole = engine.facts(self.id).is_none_or(|facts| facts.is_received_whole);
             let (readable_bytes, is_last) = if self.is_shut() {
                 (0, true)
             } else {
@@ -228,6 +230,7 @@ impl Connection {
             qmp::Standing {
                 readable_bytes,
                 is_at_end: readable_bytes == 0 && is_last,
+                has_peer_ended: is_over || is_whole,
                 is_writable: is_over || engine.queue_room(self.id) >= self.enough_room(engine),
                 state: State::of(engine, self.id),
                 failure: outcome.flatten().and_then(Result::err).map(Errno::of),

@@ -300,7 +300,7 @@ impl Conversation {
         if has_ended || is_failed || now.readable_bytes > 0 {
             events |= libc::POLLIN | libc::POLLRDNORM;
         }
-        if has_ended {
+        if has_ended || now.has_peer_ended {
             events |= names::POLLRDHUP;
         }
         if is_over || is_failed || is_shut(&self.shut_write) || now.is_writable {

@@ -585,6 +585,8 @@ impl Connection {
         self.change.epoch += 1;
         self.change.asked = Some((wanted, self.outgoing.sent()));
         self.change.qos = Repeated::start();
+        // The peer may send larger messages before its answer comes, and they must have room from their first block on.
+        self.incoming.allow_messages(wanted.largest_received.into());
         self.outgoing.propose_terms(now, &qos::sending(&wanted, &self.peer_qos));
     }
 }

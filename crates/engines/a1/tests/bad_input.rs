@@ -349,6 +349,47 @@ fn old_epochs_are_answered_alike_and_what_cannot_change_does_not() {
     assert!(is_open(&half, id));
 }
 
+/// A block behind the end of a message's storage would be acknowledged, and nobody could read it.
+//= A-12, A-20 test
+#[test]
+fn a_message_that_grows_when_larger_ones_are_allowed_is_not_believed() {
+    for has_retransmission in [true, false] {
+        let small = Qos { has_retransmission, largest_sent: 250, ..record() };
+        let mut half = server_of(config(Qos { has_retransmission, ..record() }));
+        let mut liar = Liar::new(PEER, 0x77, small);
+        liar.connect(&mut half, PORT);
+        let id = accepted(&half)[0];
+        half.feed(PEER, &liar.block(0, 0, (0, 3), &[1; 100]).bytes());
+        half.feed(PEER, &change(&liar, 1, &Qos { largest_sent: 10_000, ..small }));
+        half.feed(PEER, &liar.block(1, 0, (1, 3), &[1; 100]).bytes());
+        half.feed(PEER, &liar.block(2, 0, (2, 3), &[1; 100]).bytes());
+        let facts = half.a1().facts(half.now, id).expect("there");
+        assert_eq!((facts.expected, half.a1().counters().blocks_contradictory), (2, 1));
+        half.feed(PEER, &liar.block(2, 0, (2, 3), &[1; 50]).bytes());
+        assert_eq!(read(&mut half, id), 250);
+    }
+}
+
+//= A-12 test
+#[test]
+fn a_larger_message_that_overtakes_the_answer_which_allows_it_has_room() {
+    let small = Qos { largest_received: 250, ..record() };
+    let mut half = Half::new(config(record()));
+    let id = half.call(|engine, now| engine.open(now, PEER, Name { host: 1, port: 9 }, small)).expect("room");
+    let open = half.take().remove(0);
+    let mut liar = Liar::new(PEER, 5, Qos { largest_sent: 250, ..record() });
+    let accept = liar.accept(&open);
+    half.feed(PEER, &accept);
+    half.call(|engine, now| engine.set_qos(now, id, record())).expect("within the maximum");
+    half.feed(PEER, &liar.block(0, 0, (0, 3), &[1; 100]).bytes());
+    half.feed(PEER, &liar.block(1, 0, (1, 3), &[1; 100]).bytes());
+    let mut reply = change(&liar, 1, &record());
+    reply[0] = Kind::QosReply as u8;
+    half.feed(PEER, &reply);
+    half.feed(PEER, &liar.block(2, 0, (2, 3), &[1; 100]).bytes());
+    assert_eq!((half.a1().counters().qos_changes, read(&mut half, id)), (1, 300));
+}
+
 #[test]
 fn counts_that_lie_change_nothing() {
     let (mut half, liar, id) = connected(record());

@@ -71,6 +71,12 @@ pub(super) struct Message {
 }
 
 impl Message {
+    /// Whether it can be what a block speaks of. Its storage does not grow with the largest message, which may have been
+    /// smaller when its first block came.
+    fn agrees(&self, claim: &Claim) -> bool {
+        (self.base, self.count) == (claim.base, claim.count) && claim.size.is_none_or(|size| size <= self.capacity)
+    }
+
     /// One past its last block, or past the last that has a number.
     pub(super) fn end(&self) -> i64 {
         self.base + i64::from(self.blocks)
@@ -216,8 +222,7 @@ impl Messages {
             return self.judge_raw(claim);
         }
         if let Some(known) = self.get(claim.message) {
-            let agrees = (known.base, known.count) == (claim.base, claim.count);
-            return if agrees { Standing::Known } else { Standing::Contradiction };
+            return if known.agrees(claim) { Standing::Known } else { Standing::Contradiction };
         }
         if self.fits_behind(claim) && self.fits_before(claim) { Standing::New } else { Standing::Contradiction }
     }
@@ -258,10 +263,8 @@ impl Messages {
     /// Raw: a block belongs to the last message, or to a later one.
     fn judge_raw(&self, claim: &Claim) -> Standing {
         match self.row.back() {
-            Some(last) if last.number == claim.message => {
-                let agrees = (last.base, last.count) == (claim.base, claim.count);
-                if agrees { Standing::Known } else { Standing::Contradiction }
-            }
+            Some(last) if last.number == claim.message && last.agrees(claim) => Standing::Known,
+            Some(last) if last.number == claim.message => Standing::Contradiction,
             Some(last) if claim.message < last.number => Standing::Contradiction,
             _ if self.row.is_empty() && self.anchor.is_some() && claim.message < self.first => Standing::Contradiction,
             // `anchor` is one past the highest block that has come.

@@ -230,6 +230,8 @@ impl Incoming {
             return Took::only(Fate::Beyond);
         }
         if number < self.expected || self.ahead.contains(number) {
+            // Its bytes are not looked at, however many they are.
+            let claim = Claim { size: None, ..claim };
             let is_true = !self.policy.reliable || number < self.next || self.messages.judge(&claim) == Standing::Known;
             return Took::only(if is_true { Fate::Duplicate } else { Fate::Contradiction });
         }
@@ -407,6 +409,11 @@ impl Incoming {
     /// at once; smaller ones do not make those on their way too large.
     pub(crate) fn set_limits(&mut self, window: u64, max_message: u64) {
         self.policy.window = clamp(window);
+        self.allow_messages(max_message);
+    }
+
+    /// Messages of so many bytes may come.
+    pub(crate) fn allow_messages(&mut self, max_message: u64) {
         self.policy.max_message = self.policy.max_message.max(max_message);
     }
 

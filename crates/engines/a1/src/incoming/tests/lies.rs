@@ -64,6 +64,25 @@ fn blocks_of_a_message_must_agree() {
 
 //= A-20 test
 #[test]
+fn a_message_does_not_grow_beyond_its_storage_when_larger_ones_are_allowed() {
+    for reliable in [true, false] {
+        let mut half = Half::new(Policy { max_message: 250, ..policy(reliable) });
+        half.blocks(0, 0, 300, [0]);
+        assert_eq!(half.sizes, [250], "its last block is not known");
+        half.incoming.set_limits(32, 1000);
+        half.blocks(0, 0, 300, [1]);
+        unchanged(&mut half, &block(0, 0, 300, 2), Fate::Contradiction);
+        unchanged(&mut half, &block(0, 0, 251, 2), Fate::Contradiction);
+        let place = half.new_block(&block(0, 0, 250, 2)).place;
+        assert_eq!(place, Some(BufferRange::new(BufferId::new(0), 200, 50)));
+        // The next one may be as large.
+        half.blocks(3, 1, 1000, 0..10);
+        assert_eq!((half.sizes, half.incoming.next_expected()), (vec![250, 1000], 13));
+    }
+}
+
+//= A-20 test
+#[test]
 fn messages_must_not_overlap_or_leave_gaps() {
     let mut half = Half::new(policy(true));
     half.blocks(6, 3, 300, 1..2);

@@ -6,6 +6,7 @@
 use crate::connection::{Birth, Connection, Phase, Repeated, Role};
 use crate::engine::A1;
 use crate::incoming::MAX_ACK_DELAY;
+use crate::numbers::Numbers;
 use crate::outgoing::Timing;
 use crate::shared::{Reply, Shared};
 use crate::{Event, Failure, qos};
@@ -226,15 +227,24 @@ impl Connection {
         self.conclude(shared, Err(failure));
     }
 
+    /// For the acceptor the connection is there: it is told that this is its end. Its record is not that of anything here.
+    fn turn_down(&mut self, shared: &mut Shared, head: &Head, accept: &Accept, failure: Failure) {
+        self.peer_id = accept.identifier;
+        self.in_numbers = Numbers::new(head.header.sequence);
+        self.open.stop();
+        self.phase = Phase::Open;
+        self.fail(shared, failure);
+    }
+
     fn on_accept(&mut self, now: Time, shared: &mut Shared, head: &Head, accept: &Accept) -> bool {
         if !qos::answers(&accept.qos, &self.qos) {
-            self.end(shared, Failure::Violation);
+            self.turn_down(shared, head, accept, Failure::Violation);
             return false;
         }
         if qos::shuts_out(&accept.qos, &self.qos) {
             let text = "it lets no block be under way: its largest message received, or messages outstanding, are 0"
                 .to_owned();
-            self.end(shared, Failure::Refused { code: RejectCode::Qos, text });
+            self.turn_down(shared, head, accept, Failure::Refused { code: RejectCode::Qos, text });
             return false;
         }
         let header = &head.header;

@@ -252,6 +252,7 @@ fn the_opener_believes_one_cookie_and_no_strangers() {
         half.feed(PEER, &accept);
         half.advance(Duration::from_millis(1));
         assert!(half.a1().connections() == 1 && !half.events.iter().any(|it| matches!(it, Event::Connected { .. })));
+        assert_eq!(kinds(&half.take()), [Kind::Close], "{qos:?}");
     }
     let (mut half, open) = open_one();
     let accept = Liar::new(PEER, 5, record()).accept(&open);

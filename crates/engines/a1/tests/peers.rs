@@ -6,7 +6,7 @@ use half::liar::{END, Liar, Lie, MULTICAST, RELIABLE, RETRANSMITTED, START, seal
 use half::{Got, Half, PEER, PORT, config, record};
 use pinnace_a1::{Address as Name, Config, ConnectionId, Event, Failure, Group, Output, Qos};
 use pinnace_core::{Address, Ecn, Engine, PathEvent};
-use pinnace_wire::a1::{Body, Kind, RejectCode};
+use pinnace_wire::a1::{Body, CloseCode, Kind, RejectCode};
 
 fn server_of(config: Config) -> Half {
     let mut half = Half::new(config);
@@ -566,6 +566,17 @@ fn who_is_accepted_without_a_window_is_told_at_once() {
                 assert!(text.contains("no block"), "{text}");
             }
             other => assert!(other.is_none() && !is_shut_out, "{other:?}"),
+        }
+        // Who has accepted it believes that it is there, and is told of its end until it answers.
+        for _ in 0..2 {
+            let sent = half.take();
+            let closes = of(&sent, Kind::Close);
+            assert_eq!(closes.len(), usize::from(is_shut_out));
+            for close in closes {
+                assert_eq!(close.header().connection.get(), 0x77);
+                assert_eq!(close.body(), Some(Body::Close(CloseCode::Aborted)));
+            }
+            half.advance(Duration::from_millis(300));
         }
     }
     // Who does not send needs none.

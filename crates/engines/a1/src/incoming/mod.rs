@@ -365,6 +365,10 @@ impl Incoming {
         if sent > self.edge() {
             return Synced::Contradiction;
         }
+        if self.is_closed {
+            // Nobody reads it.
+            return Synced::Missing(0);
+        }
         self.nacks.on_heard();
         let missing = sent.saturating_sub(self.seen);
         if missing > 0 {
@@ -383,7 +387,8 @@ impl Incoming {
     //= A-9
     //= A-10
     pub(crate) fn edge(&self) -> u64 {
-        (self.next + self.policy.window).max(self.acks.told())
+        // Who drops everything invites no more.
+        if self.is_closed { self.acks.told() } else { (self.next + self.policy.window).max(self.acks.told()) }
     }
 
     /// The edge, which is told to the peer in a datagram that will not be followed by an ACK. (An ACK tells it anyway.)

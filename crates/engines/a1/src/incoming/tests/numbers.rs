@@ -150,3 +150,15 @@ fn a_half_that_was_closed_gives_everything_back() {
     assert_eq!(half.fate(&block(0, 0, 300, 1)), Fate::Beyond);
     assert_eq!(half.incoming.nack_due(half.now, None), Due::No);
 }
+
+#[test]
+fn a_half_that_was_closed_invites_nothing_and_asks_for_nothing() {
+    let mut half = Half::new(policy(true));
+    half.blocks(0, 0, 300, [0, 1]);
+    let told = half.incoming.edge();
+    half.incoming.close();
+    assert_eq!((half.incoming.edge(), half.incoming.next_expected()), (told, 2));
+    assert_eq!(half.incoming.on_sync(20), Synced::Missing(0));
+    assert_eq!(half.incoming.nack_due(half.now, None), Due::No);
+    assert_eq!(half.incoming.on_sync(told + 1), Synced::Contradiction);
+}

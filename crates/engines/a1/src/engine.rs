@@ -200,8 +200,10 @@ impl A1 {
         }
         let Some(connection) = self.connections.lookup_mut(key) else { return };
         if connection.phase == Phase::Over {
-            let is_released = connection.is_released;
+            let (name, is_released) = (connection.opener_name(), connection.is_released);
             connection.stand_down(&mut self.shared);
+            // Its opener may use the name again, however long the application looks at the old one.
+            self.forget_opener(name, key);
             if is_released {
                 self.forget(key);
                 return;
@@ -234,11 +236,14 @@ impl A1 {
         }
     }
 
-    fn forget_names(&mut self, connection: &Connection) {
-        let name = (connection.peer, u64::from(connection.peer_id.get()));
-        if self.by_opener.lookup(&name) == Some(connection.key) {
+    fn forget_opener(&mut self, name: (Address, u64), key: ContextKey) {
+        if self.by_opener.lookup(&name) == Some(key) {
             self.by_opener.remove(&name);
         }
+    }
+
+    fn forget_names(&mut self, connection: &Connection) {
+        self.forget_opener(connection.opener_name(), connection.key);
         if connection.has_joined {
             self.by_group.retain(|_, key| *key != connection.key);
         }
@@ -251,6 +256,11 @@ impl A1 {
 }
 
 impl Connection {
+    /// What its opener calls it, if that is the peer.
+    fn opener_name(&self) -> (Address, u64) {
+        (self.peer, self.peer_id.get().into())
+    }
+
     /// Tells what is done, released, and how much storage there is. Returns whether a sink has done with something.
     pub(crate) fn report(&mut self, shared: &mut Shared, casts: &mut BTreeMap<CastId, Cast>) -> bool {
         let mut has_done = false;

@@ -676,6 +676,29 @@ fn closes_of_all_kinds_are_answered_and_end_it_once() {
 }
 
 #[test]
+fn the_name_of_a_connection_that_is_over_can_be_used_again_though_nobody_has_released_the_old_one() {
+    let (mut half, mut liar, old) = connected(record());
+    let theirs = liar.theirs;
+    half.feed(PEER, &Lie { body: vec![0, 0], ..liar.lie(Kind::Close) }.bytes());
+    half.take();
+    let open = liar.open(PORT, &[], None);
+    half.feed(PEER, &open);
+    assert!(half.take().is_empty(), "it may be an old one");
+    let time_wait = half.a1().config().time_wait;
+    half.advance(time_wait + Duration::from_millis(1));
+    liar.connect(&mut half, PORT);
+    assert_ne!(liar.theirs, theirs);
+    // The old one takes nothing away from the new one when it goes.
+    half.call(|engine, now| engine.release(now, old));
+    assert_eq!(half.a1().connections(), 1);
+    half.feed(PEER, &open);
+    assert_eq!(kinds(&half.take()), [Kind::Accept], "it has this one already");
+    let id = accepted(&half)[1];
+    half.feed(PEER, &liar.block(0, 0, (0, 1), &[1; 50]).bytes());
+    assert_eq!(read(&mut half, id), 50);
+}
+
+#[test]
 fn noise_changes_nothing_that_it_should_not() {
     for checksum in [false, true] {
         let qos = Qos { has_checksum: checksum, ..record() };

@@ -154,6 +154,23 @@ fn a_frame_whose_smaller_packets_no_header_can_name_does_not_begin() {
     }
 }
 
+//= V-R13 test
+//= V-R18 test
+#[test]
+fn a_report_of_many_holes_crosses_a_path_that_loses_large_packets() {
+    for seed in 1..=5 {
+        for mtu in [1_280, 1_000] {
+            let mut pair = Pair::new(&format!("delay=20ms,mtu={mtu},icmp=no,loss=10%"), seed);
+            let terms = Terms { rate: Some(255), run_bytes: Some(u64::MAX), ..Terms::default() };
+            pair.send_with(4_000_000, |spec| spec.terms = Some(terms));
+            let end = pair.ends(1)[0].1;
+            assert!(end.is_ok(), "{mtu}, seed {seed}: {end:?}");
+            let holes = pair.deliveries().remove(0).loss.ranges.len();
+            assert!(holes > 184, "more than a large packet reports: {holes}");
+        }
+    }
+}
+
 #[test]
 fn a_path_that_carries_everything_is_asked_once() {
     let mut pair = Pair::new("delay=300ms,reorder=20%:30ms", 1);

@@ -4,13 +4,14 @@
 //! answers do not cost repetitions.
 //!
 //! Always true: no more bytes leave for a frame than came for it; what does not fit is left out in the order of V-R13, and
-//! the sender's deadlines repair it. A packet never has more than 1,472 bytes. Replies wait in a queue with a limit.
+//! the sender's deadlines repair it. A packet never has more than 1,472 bytes, and but for the first reports no
+//! more than the path is known to carry. Replies wait in a queue with a limit.
 
 use super::frame::{Frame, State};
 use crate::IncomingCounters;
 use core::ops::Range;
 use pinnace_core::Address;
-use pinnace_wire::vrp::{ControlWriter, MAX_ANSWER_BYTES, MAX_REPORT_RANGES, REPORT_OVERFLOW, Tag};
+use pinnace_wire::vrp::{ControlWriter, HEADER_BYTES, MAX_ANSWER_BYTES, MAX_REPORT_RANGES, REPORT_OVERFLOW, Tag};
 use std::collections::VecDeque;
 
 /// Bytes of ACK, SINGLE_ACK and NACK.
@@ -21,6 +22,10 @@ const ECN_ECHO_BYTES: usize = 6;
 const PLAIN_BYTES: usize = ControlWriter::EMPTY_BYTES + ACK_BYTES;
 /// No packet has room for more ranges.
 const MOST_RANGES: usize = MAX_ANSWER_BYTES / 8;
+/// Every path carries datagrams of so many bytes: IPv4's least, 576, without its header and UDP's.
+const CARRIED_ANYWHERE: usize = 548;
+/// So many answers bring as much of a report as one packet can hold.
+const SAID_WHOLE: u32 = 2;
 /// Capacity that the lists of a frame may keep between answers.
 const KEPT: usize = 256;
 /// So many packets are acknowledged again behind what an answer has to say ...
@@ -99,12 +104,14 @@ pub(super) struct LossReport {
     count: usize,
     /// Packets lost in all.
     lost: u32,
+    /// Answers that were to bring it.
+    said: u32,
 }
 
 impl LossReport {
     pub(super) fn new(ranges: &[Range<u32>], lost: u32) -> Self {
         let kept = ranges.iter().take(MOST_RANGES).map(|range| (range.start, range.end - range.start)).collect();
-        Self { ranges: kept, count: ranges.len(), lost }
+        Self { ranges: kept, count: ranges.len(), lost, said: 0 }
     }
 
     /// Bytes of a report of so many ranges.
@@ -150,6 +157,7 @@ impl Frame {
         let is_first = self.notes.written.is_none();
         self.prepare(is_first);
         let wait_point = self.wait_point();
+        let most = space.len().min(self.most_bytes());
         let notes = &mut self.notes;
         let mut written = notes.written.unwrap_or_default();
         let singles = notes.arrivals.len() - written.arrivals;
@@ -158,7 +166,7 @@ impl Frame {
             + if notes.frame_ok { FRAME_OK_BYTES } else { 0 }
             + if wait_point > 0 { ACK_BYTES } else { 0 };
         let budget = usize::try_from(self.budget).unwrap_or(usize::MAX);
-        let limit = budget.min(space.len());
+        let limit = budget.min(most);
         let is_worth_it = is_first || notes.frame_ok || (singles + nacks > 0 && limit >= base + ACK_BYTES);
         if limit < base || !is_worth_it {
             let left = u64::from(is_first) + (singles + nacks) as u64;
@@ -166,7 +174,7 @@ impl Frame {
             notes.clear();
             return None;
         }
-        let half = space.len() / 2;
+        let half = most / 2;
         let mut writer = ControlWriter::new(&mut space[..limit], self.number);
         if notes.frame_ok {
             writer.push(&Tag::FrameOk(self.number));
@@ -214,6 +222,9 @@ impl Frame {
         counters.controls_sent += 1;
         self.budget -= len as u64;
         if is_last {
+            if let State::Complete(report) = &mut self.state {
+                report.said = report.said.saturating_add(1);
+            }
             notes.remember();
             notes.clear();
         } else {
@@ -221,6 +232,19 @@ impl Frame {
             notes.frame_ok = false;
         }
         Some(len)
+    }
+
+    /// Bytes that an answer may have. The path brings the frame's packets; larger ones may all get lost in silence. A report is
+    /// cut for that only where it was said whole in vain: the sender asks again.
+    //= V-R13
+    fn most_bytes(&self) -> usize {
+        if let State::Complete(report) = &self.state
+            && report.said < SAID_WHOLE
+        {
+            return MAX_ANSWER_BYTES;
+        }
+        let packet = self.size.min(u32::from(self.packet_bytes));
+        (HEADER_BYTES + packet as usize).max(CARRIED_ANYWHERE)
     }
 
     /// Leaves out what a later packet of the batch has settled: losses that the cumulative ACK covers, and requests for

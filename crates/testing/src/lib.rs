@@ -1,6 +1,6 @@
 //! What the tests and fuzz targets of engines and drivers share: [one engine driven by hand](hand), [corpora](corpus) and
 //! the [scripts](script) that their inputs are, [swarms](swarm), an [engine that needs storage](scrolls); and,
-//! for all tests, how they say that they are [skipped](skip), and [ports](ports) that no other test meets.
+//! for all tests, how they say that they are [skipped](skip), and [ports] that no other test meets.
 //!
 //! Panics are this crate's way to report: it is for tests only.
 #![forbid(unsafe_code)]

@@ -3,12 +3,12 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// An address of this host where nobody listens: on a loopback address that only this process uses, where there are others
-/// than 127.0.0.1 (Linux).
+/// An address of this host where nobody listens: a [free] port, on a loopback address that only this process uses where there
+/// are others than 127.0.0.1 (Linux).
 ///
 /// # Panics
 ///
-/// No socket can be made.
+/// There is none.
 pub fn nobody() -> SocketAddr {
     let id = std::process::id();
     let host = if cfg!(target_os = "linux") {
@@ -17,7 +17,7 @@ pub fn nobody() -> SocketAddr {
     } else {
         Ipv4Addr::LOCALHOST
     };
-    UdpSocket::bind((host, 0)).and_then(|socket| socket.local_addr()).expect("a port")
+    (host, free()).into()
 }
 
 /// A port that nobody has, of UDP or TCP, and that the system gives to nobody by itself: below those that it chooses from.

@@ -369,14 +369,15 @@ mod tests {
     use crate::perf::{IdleChoice, Path, Transport};
 
     #[test]
-    fn windows_are_counted_in_whole_blocks() {
+    fn windows_are_counted_in_messages() {
         let outstanding = |size, block, window| {
             let job = Job::new(&Transport::A1, size, IdleChoice::Block, Path::Lo);
             record(&Job { a1: Choice { block, window, ..Choice::default() }, ..job }).outstanding
         };
         // The paper's.
-        assert_eq!(outstanding(64, Some(9000), Some(160_000)), 17);
-        assert_eq!(outstanding(16_384, Some(9000), Some(160_000)), 8);
+        assert_eq!(outstanding(64, Some(9000), Some(160_000)), 2500);
+        assert_eq!(outstanding(16_384, Some(9000), Some(160_000)), 9);
+        assert_eq!(outstanding(16_384, None, Some(160_000)), 9);
         assert_eq!(outstanding(1 << 20, Some(9000), Some(160_000)), 1);
         assert_eq!(outstanding(1000, None, None), 2);
     }

@@ -1,6 +1,7 @@
 //! FIRST: whether we listen, and for what (specs/xtp.md, 3.1, 3.7, 3.9, 3.11, 3.12).
 
 use crate::context::{Phase, Role};
+use crate::ended::EndedBy;
 use crate::engine::{Birth, Xtp};
 use crate::incoming::Piece;
 use crate::receive::{Packet, heed_traffic, on_context_packet};
@@ -64,9 +65,14 @@ impl Xtp {
             self.on_repeated_first(now, rx, key, packet);
             return;
         }
+        let ended = self.shared.ended.by(now, &name, header.seq);
+        // Whose reset is still said again needs nothing more.
         let was_reset = self.shared.farewells.has(meta.source, header.key);
-        if was_reset || self.shared.ended.has(now, &name, header.seq) {
+        if was_reset || ended.is_some() {
             self.shared.counters.data_packets_duplicate += 1;
+            if !was_reset && ended == Some(EndedBy::Us) {
+                self.diagnose(now, meta, header, Code::ContextAbandoned, Value::Unspecified);
+            }
             return;
         }
         // Unacknowledged datagrams are never answered, not even by a DIAG.

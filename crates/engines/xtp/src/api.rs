@@ -2,6 +2,7 @@
 
 use crate::accept::Listener;
 use crate::context::{Context, EndDue, Phase, Role};
+use crate::ended::EndedBy;
 use crate::engine::{Birth, Xtp};
 use crate::incoming::Readable;
 use crate::outgoing::{Asking, Chunk};
@@ -284,7 +285,7 @@ impl Xtp {
                     }
                 }
                 if context.phase != Phase::Over {
-                    context.remember_first(&mut self.shared, now);
+                    context.remember_first(&mut self.shared, now, EndedBy::Us);
                 }
                 context.phase = Phase::Over;
                 context.conclude(&mut self.shared, Err(crate::Failure::Aborted));

@@ -7,6 +7,7 @@
 
 use crate::accept::Listener;
 use crate::context::{Context, EndDue, First, Holder, Phase, Reading, Role};
+use crate::ended::EndedBy;
 use crate::incoming::{AreaBytes, Incoming, Keeping, Policy};
 use crate::multicast::Groups;
 use crate::outgoing::{Outgoing, PathConfig};
@@ -304,7 +305,7 @@ impl Xtp {
         while let Some(key) = self.resting.pop_front() {
             let Some(context) = self.contexts.lookup_mut(key) else { continue };
             if let (Phase::TimeWait(until), Role::Responder) = (context.phase, context.role) {
-                context.remember_end(&mut self.shared, now, until);
+                context.remember_end(&mut self.shared, now, EndedBy::Peer, until);
             }
             context.phase = Phase::Over;
             self.settle(now, key);
@@ -354,7 +355,7 @@ impl Xtp {
             // A datagram that was delivered is so once, though its FIRST may be said again because no answer came.
             if context.service == Service::AckDgram && context.incoming.is_complete() {
                 let until = now + context.time_wait();
-                context.remember_end(&mut self.shared, now, until);
+                context.remember_end(&mut self.shared, now, EndedBy::Peer, until);
             }
             context.phase = Phase::Over;
             context.conclude(&mut self.shared, Err(Failure::Abandoned));
@@ -373,15 +374,15 @@ impl Xtp {
 impl Context {
     /// Nothing of the association is left, and its FIRST shall be known until then.
     //= X-10
-    pub(crate) fn remember_end(&self, shared: &mut Shared, now: Time, until: Time) {
+    pub(crate) fn remember_end(&self, shared: &mut Shared, now: Time, by: EndedBy, until: Time) {
         let name = (self.peer, self.peer_key);
-        shared.ended.remember(now, name, self.space.start(), until, shared.config.limits.ended);
+        shared.ended.remember(now, name, (self.space.start(), by), until, shared.config.limits.ended);
     }
 
     /// The association ends without a time-wait: a FIRST that comes again is known for as long as one would last.
-    pub(crate) fn remember_first(&self, shared: &mut Shared, now: Time) {
+    pub(crate) fn remember_first(&self, shared: &mut Shared, now: Time, by: EndedBy) {
         if self.role == Role::Responder && !self.is_group() {
-            self.remember_end(shared, now, now + self.time_wait());
+            self.remember_end(shared, now, by, now + self.time_wait());
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::accept::FirstPacket;
 use crate::context::{Context, Phase, Role};
 use crate::diag::{answer_to, is_answerable};
+use crate::ended::EndedBy;
 use crate::engine::Xtp;
 use crate::incoming::{Fate, Incoming, Piece, Taken};
 use crate::outgoing::Heard;
@@ -668,7 +669,7 @@ fn on_rclose(context: &mut Context, shared: &mut Shared, now: Time, packet: &Pac
 //= X-20
 fn on_end(context: &mut Context, shared: &mut Shared, now: Time) {
     let result = if context.is_done() { Ok(()) } else { Err(Failure::Forced) };
-    context.remember_first(shared, now);
+    context.remember_first(shared, now, EndedBy::Peer);
     context.phase = Phase::Over;
     context.conclude(shared, result);
 }
@@ -677,7 +678,7 @@ fn on_end(context: &mut Context, shared: &mut Shared, now: Time) {
 fn on_diag(context: &mut Context, shared: &mut Shared, now: Time, header: &Header, code: u32, value: u32) {
     if context.phase != Phase::Active {
         if context.phase != Phase::Over && code == Code::ContextAbandoned as u32 {
-            context.remember_first(shared, now);
+            context.remember_first(shared, now, EndedBy::Peer);
             context.phase = Phase::Over;
         }
         return;
@@ -704,7 +705,7 @@ fn on_diag(context: &mut Context, shared: &mut Shared, now: Time, header: &Heade
     };
     let block = std::sync::Arc::make_mut(&mut context.block);
     (block.code, block.value) = (code, value);
-    context.remember_first(shared, now);
+    context.remember_first(shared, now, EndedBy::Peer);
     context.phase = Phase::Over;
     context.conclude(shared, result);
 }

@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::context::{Context, Phase, Role};
+use crate::ended::EndedBy;
 use crate::engine::Xtp;
 use crate::outgoing::Asking;
 use crate::shared::Shared;
@@ -119,7 +120,7 @@ impl Context {
 
     fn abandon_for(&mut self, now: Time, shared: &mut Shared, failure: Failure) {
         self.say(now, shared, Code::ContextAbandoned, Value::Unspecified);
-        self.remember_first(shared, now);
+        self.remember_first(shared, now, EndedBy::Us);
         self.phase = Phase::Over;
         self.conclude(shared, Err(failure));
     }

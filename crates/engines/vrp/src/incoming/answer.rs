@@ -4,7 +4,7 @@
 //! answers do not cost repetitions.
 //!
 //! Always true: no more bytes leave for a frame than came for it; what does not fit is left out in the order of V-R13, and
-//! the sender's deadlines repair it. A packet never has more than 1,472 bytes, and but for the first reports no
+//! the sender's deadlines repair it. A packet never has more than 1,472 bytes, and but for two reports of three no
 //! more than the path is known to carry. Replies wait in a queue with a limit.
 
 use super::frame::{Frame, State};
@@ -24,7 +24,7 @@ const PLAIN_BYTES: usize = ControlWriter::EMPTY_BYTES + ACK_BYTES;
 const MOST_RANGES: usize = MAX_ANSWER_BYTES / 8;
 /// Every path carries datagrams of so many bytes: IPv4's least, 576, without its header and UDP's.
 const CARRIED_ANYWHERE: usize = 548;
-/// So many answers bring as much of a report as one packet can hold.
+/// So many answers bring as much of a report as one packet can hold; the next one what every path carries, and so on.
 const SAID_WHOLE: u32 = 2;
 /// Capacity that the lists of a frame may keep between answers.
 const KEPT: usize = 256;
@@ -104,7 +104,7 @@ pub(super) struct LossReport {
     count: usize,
     /// Packets lost in all.
     lost: u32,
-    /// Answers that were to bring it.
+    /// Answers that brought it.
     said: u32,
 }
 
@@ -185,15 +185,15 @@ impl Frame {
         // What is left once all acknowledgements are paid for, with the packets that they go on in.
         let listed = ACK_BYTES * (singles + nacks);
         let mut spare = budget.saturating_sub(base + listed + PLAIN_BYTES * (listed / half));
+        let mut is_reported = false;
         if let State::Complete(report) = &self.state
             && wait_point > 0
         {
             // It goes with every ACK of a complete frame, but half of a packet is for what else is to be said.
             let room = writer.room().saturating_sub(listed).max(writer.room() / 2).min(spare);
             let before = writer.len();
-            if !report.write(&mut writer, room) {
-                counters.answers_withheld += 1;
-            }
+            is_reported = report.write(&mut writer, room);
+            counters.answers_withheld += u64::from(!is_reported);
             spare -= writer.len() - before;
         }
         if self.marks > 0 {
@@ -223,7 +223,7 @@ impl Frame {
         self.budget -= len as u64;
         if is_last {
             if let State::Complete(report) = &mut self.state {
-                report.said = report.said.saturating_add(1);
+                report.said += u32::from(is_reported);
             }
             notes.remember();
             notes.clear();
@@ -235,11 +235,12 @@ impl Frame {
     }
 
     /// Bytes that an answer may have. The path brings the frame's packets; larger ones may all get lost in silence. A report is
-    /// cut for that only where it was said whole in vain: the sender asks again.
+    /// cut for that only where it was said whole in vain, since the sender asks again; and now and then whole again, should chance have
+    /// lost it.
     //= V-R13
     fn most_bytes(&self) -> usize {
         if let State::Complete(report) = &self.state
-            && report.said < SAID_WHOLE
+            && report.said % (SAID_WHOLE + 1) < SAID_WHOLE
         {
             return MAX_ANSWER_BYTES;
         }

@@ -10,7 +10,7 @@
 use super::frame::{Frame, State};
 use crate::IncomingCounters;
 use core::ops::Range;
-use pinnace_core::Address;
+use pinnace_core::{Address, SMALLEST_DATAGRAM};
 use pinnace_wire::vrp::{ControlWriter, HEADER_BYTES, MAX_ANSWER_BYTES, MAX_REPORT_RANGES, REPORT_OVERFLOW, Tag};
 use std::collections::VecDeque;
 
@@ -22,8 +22,6 @@ const ECN_ECHO_BYTES: usize = 6;
 const PLAIN_BYTES: usize = ControlWriter::EMPTY_BYTES + ACK_BYTES;
 /// No packet has room for more ranges.
 const MOST_RANGES: usize = MAX_ANSWER_BYTES / 8;
-/// Every path carries datagrams of so many bytes: IPv4's least, 576, without its header and UDP's.
-const CARRIED_ANYWHERE: usize = 548;
 /// So many answers bring as much of a report as one packet can hold; the next one what every path carries, and so on.
 const SAID_WHOLE: u32 = 2;
 /// Capacity that the lists of a frame may keep between answers.
@@ -245,7 +243,7 @@ impl Frame {
             return MAX_ANSWER_BYTES;
         }
         let packet = self.size.min(u32::from(self.packet_bytes));
-        (HEADER_BYTES + packet as usize).max(CARRIED_ANYWHERE)
+        (HEADER_BYTES + packet as usize).max(SMALLEST_DATAGRAM as usize)
     }
 
     /// Leaves out what a later packet of the batch has settled: losses that the cumulative ACK covers, and requests for

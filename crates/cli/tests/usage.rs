@@ -30,6 +30,9 @@ fn wrong_arguments_end_with_2_and_say_so() {
         &["top", "--sort", "colour"],
         &["doctor", "--cure"],
         &["completion", "telepathy"],
+        // An option that is misspelt is no command.
+        &["wan", "--lose", "5%", "--", "true"],
+        &["run", "--verbos", "true"],
     ];
     for args in wrong {
         let output = run(args);

@@ -59,7 +59,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORTS", value_delimiter = ',', value_parser = ports)]
     bypass: Vec<String>,
     /// The command to run
-    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND", allow_hyphen_values = true)]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 

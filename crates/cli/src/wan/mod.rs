@@ -57,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COMMAND", help_heading = "Options")]
     far: Option<String>,
     /// The command to run at the near end
-    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND", allow_hyphen_values = true)]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 

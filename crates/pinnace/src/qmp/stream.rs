@@ -571,8 +571,8 @@ impl Stream {
         }
     }
 
-    /// Closes one half, or both. Writing: the stream ends behind what was written. Reading: what comes is dropped; the peer
-    /// is not told.
+    /// Closes one half, or both. Writing: the stream ends behind what was written. Reading: reads find the end; the peer is
+    /// not told, and its writes wait when what nobody reads has filled the room, as over TCP.
     ///
     /// # Errors
     /// If the association is over.

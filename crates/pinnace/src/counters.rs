@@ -31,6 +31,8 @@ use pinnace_runtime::counters::{Labels, Row};
 use pinnace_vrp::Vrp;
 use pinnace_xtp::Xtp;
 use pinnace_zcrp::Zcrp;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 fn nanos(time: Option<Duration>) -> u64 {
@@ -95,42 +97,99 @@ impl Seen for A1 {
     }
 }
 
-/// What others see of a connection.
+/// What a connection has carried, and what others see of it.
 #[derive(Debug)]
 pub(crate) struct Shown {
-    /// `None` where nobody sees anything.
-    row: Option<Row>,
+    row: Result<Row, Unseen>,
+}
+
+/// The numbers of a connection of which nobody else sees anything.
+#[derive(Debug, Default)]
+struct Unseen {
+    messages_sent: AtomicU64,
+    bytes_sent: AtomicU64,
+    messages_received: AtomicU64,
+    bytes_received: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Unseen {
+    fn numbers(&self) -> Numbers {
+        let [messages_sent, bytes_sent, messages_received, bytes_received, lost] =
+            [&self.messages_sent, &self.bytes_sent, &self.messages_received, &self.bytes_received, &self.lost]
+                .map(|number| number.load(Relaxed));
+        Numbers { messages_sent, bytes_sent, messages_received, bytes_received, lost, ..Numbers::default() }
+    }
 }
 
 impl Shown {
     pub(crate) fn new(method: &str, peer: &str, service: &str) -> Self {
-        Self { row: Row::new(Kind::Connection, &Labels { protocol: method, local: "", peer, service }) }
+        let row = Row::new(Kind::Connection, &Labels { protocol: method, local: "", peer, service });
+        Self { row: row.ok_or_else(Unseen::default) }
+    }
+
+    /// What was counted: messages, bytes and what was lost.
+    pub(crate) fn numbers(&self) -> Numbers {
+        self.row.as_ref().map_or_else(Unseen::numbers, Row::numbers)
     }
 
     /// The service has changed. One thread at a time.
     pub(crate) fn describe(&self, method: &str, peer: &str, service: &str) {
-        if let Some(row) = &self.row {
+        if let Ok(row) = &self.row {
             row.describe(&Labels { protocol: method, local: "", peer, service });
         }
     }
 
     #[inline]
     pub(crate) fn count_sent(&self, bytes: usize) {
-        if let Some(row) = &self.row {
-            row.count_sent(bytes as u64);
+        match &self.row {
+            Ok(row) => row.count_sent(bytes as u64),
+            Err(unseen) => {
+                unseen.messages_sent.fetch_add(1, Relaxed);
+                unseen.bytes_sent.fetch_add(bytes as u64, Relaxed);
+            }
         }
     }
 
     #[inline]
     pub(crate) fn count_received(&self, bytes: usize, lost: usize) {
-        if let Some(row) = &self.row {
-            row.count_received(bytes as u64, lost as u64);
+        match &self.row {
+            Ok(row) => row.count_received(bytes as u64, lost as u64),
+            Err(unseen) => {
+                unseen.messages_received.fetch_add(1, Relaxed);
+                unseen.bytes_received.fetch_add(bytes as u64, Relaxed);
+                unseen.lost.fetch_add(lost as u64, Relaxed);
+            }
         }
     }
 
     pub(crate) fn close(&self) {
-        if let Some(row) = &self.row {
+        if let Ok(row) = &self.row {
             row.close();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_else_sees_is_counted_as_well() {
+        let (seen, unseen) = (Shown::new("zcrp", "", ""), Shown { row: Err(Unseen::default()) });
+        for shown in [&seen, &unseen] {
+            shown.count_sent(5);
+            shown.count_received(7, 0);
+            shown.count_received(3, 2);
+        }
+        let expected = Numbers {
+            messages_sent: 1,
+            bytes_sent: 5,
+            messages_received: 2,
+            bytes_received: 10,
+            lost: 2,
+            ..Numbers::default()
+        };
+        assert_eq!((seen.numbers(), unseen.numbers()), (expected, expected));
     }
 }

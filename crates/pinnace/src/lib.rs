@@ -50,7 +50,7 @@ pub mod zcrp;
 pub use carrier::{Delivered, Received, ReceivedInto};
 pub use endpoint::{
     BindAddress, Connection, ConnectionError, Delivery, Endpoint, EndpointOptions, Listener, MessageReader,
-    MessageStream, PerMessage, ReceiverState, ReceiverStatus, connect,
+    MessageStream, PerMessage, ReceiverState, ReceiverStatus, Statistics, connect,
 };
 pub use error::{Error, Unsent};
 pub use fault::incomplete_capture;

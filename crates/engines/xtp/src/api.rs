@@ -518,6 +518,7 @@ impl Xtp {
             lost: outgoing.first_lost().map(|lost| space.number(lost)),
             queued: outgoing.queued() - outgoing.sent(),
             in_flight: outgoing.in_flight(),
+            round_trip: outgoing.round_trip(),
             is_connected: context.heard,
             is_proved: context.is_believed(&self.shared),
             is_allocated: !outgoing.waits_for_room(&context.terms(&self.shared)),

@@ -2,6 +2,7 @@
 
 use crate::Service;
 use pinnace_core::{Address, BufferId, ContextKey};
+use std::time::Duration;
 
 /// A context of an engine. No two that ever live have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,6 +103,8 @@ pub struct Facts {
     pub queued: u64,
     /// Bytes under way.
     pub in_flight: u64,
+    /// The smoothed round trip, once it has been measured.
+    pub round_trip: Option<Duration>,
     /// The peer has answered.
     pub is_connected: bool,
     /// The peer has shown that it is where its packets come from, or need not: it is whom the application has named, the

@@ -370,6 +370,10 @@ impl Carry for A1 {
         self.is_end_missing.load(Ordering::Relaxed)
     }
 
+    fn round_trip(&self) -> Option<Duration> {
+        self.connection.round_trip()
+    }
+
     fn check(&self) -> Result<(), Error> {
         match self.connection.result() {
             Some(Err(failure)) => return Err(Error::ConnectionFailed(failure)),

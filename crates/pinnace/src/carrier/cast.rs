@@ -323,6 +323,10 @@ impl Carry for Cast {
     }
 
     /// Receivers come and go: [`Cast::receivers`] says what has become of them.
+    fn round_trip(&self) -> Option<Duration> {
+        self.receivers().into_iter().filter_map(|receiver| receiver.round_trip).max()
+    }
+
     fn check(&self) -> Result<(), Error> {
         let has_somebody = self.receivers().iter().any(ReceiverStatus::is_connected);
         if has_somebody { Ok(()) } else { Err(self.deserted()) }

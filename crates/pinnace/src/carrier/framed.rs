@@ -319,6 +319,10 @@ impl Carry for Framed {
     }
 
     /// A peer on this host that is gone is noticed by the channel itself.
+    fn round_trip(&self) -> Option<Duration> {
+        self.stream.facts().ok()?.round_trip
+    }
+
     fn check(&self) -> Result<(), Error> {
         if let Some(connection) = self.stream.association() {
             return super::xtp::check(connection, &self.silence);

@@ -170,6 +170,9 @@ pub(crate) trait Carry: Sync {
         false
     }
 
+    /// To the peer and back, once that has been measured; of many peers the longest.
+    fn round_trip(&self) -> Option<Duration>;
+
     /// An error if the peer has gone or has broken off, as far as is known. One that has been silent is asked, and it will be
     /// known later. Waits for nothing.
     fn check(&self) -> Result<(), Error>;
@@ -315,6 +318,10 @@ impl Carry for Carrier {
 
     fn is_end_missing(&self) -> bool {
         each!(self, carrier => carrier.is_end_missing())
+    }
+
+    fn round_trip(&self) -> Option<Duration> {
+        each!(self, carrier => carrier.round_trip())
     }
 
     fn check(&self) -> Result<(), Error> {

@@ -680,6 +680,10 @@ impl Carry for Vrp {
         self.looks.has_heard_end()
     }
 
+    fn round_trip(&self) -> Option<Duration> {
+        self.out.as_ref().and_then(Sender::round_trip)
+    }
+
     fn check(&self) -> Result<(), Error> {
         self.look_for_break()?;
         self.check_gone()?;

@@ -361,6 +361,10 @@ impl Carry for Xtp {
         self.again.first_bytes().or_else(|| self.connection.waiting_bytes())
     }
 
+    fn round_trip(&self) -> Option<Duration> {
+        self.connection.facts().ok()?.round_trip
+    }
+
     fn check(&self) -> Result<(), Error> {
         check(&self.connection, &self.silence)
     }

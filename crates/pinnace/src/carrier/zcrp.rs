@@ -504,6 +504,10 @@ impl Carry for Zcrp {
         self.looks.has_heard_end()
     }
 
+    fn round_trip(&self) -> Option<Duration> {
+        self.sender.round_trip()
+    }
+
     fn check(&self) -> Result<(), Error> {
         self.look_for_break()?;
         self.check_gone()?;

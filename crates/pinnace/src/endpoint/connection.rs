@@ -1,9 +1,11 @@
 //! Connections: messages to a peer and back, by whatever method was chosen.
 
 mod closing;
+mod statistics;
 
 use crate::lock::{Lock, Locked};
 pub(super) use closing::LONGEST_LINGER;
+pub use statistics::Statistics;
 
 use super::ending::Ending;
 use super::{ConnectionError, Delivery, MessageStream, PerMessage};

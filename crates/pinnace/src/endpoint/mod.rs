@@ -15,8 +15,8 @@ mod receivers;
 mod stream;
 
 use crate::lock::lock;
-pub use connection::Connection;
 pub(crate) use connection::Parts;
+pub use connection::{Connection, Statistics};
 pub use delivery::{Delivery, PerMessage};
 pub use error::ConnectionError;
 pub use listener::Listener;

@@ -87,6 +87,26 @@ pub(crate) fn deliveries(pair: &Pair) {
     }
 }
 
+/// What both ends say of what they have carried, and how far they are from each other.
+pub(crate) fn statistics(pair: &Pair) {
+    let (there, back) = ([0, 10, 5000, 300_000], [7, 70_000]);
+    deliveries(pair);
+    for len in back {
+        let delivery = pair.server.send(pattern(len, 3)).unwrap();
+        expect(&pair.client, &pattern(len, 3));
+        delivery.wait().unwrap();
+    }
+    let count = |lens: &[usize]| (lens.len() as u64, lens.iter().sum::<usize>() as u64);
+    for (connection, sent, received) in [(&pair.client, &there[..], &back[..]), (&pair.server, &back, &there)] {
+        let seen = connection.statistics();
+        assert_eq!((seen.messages_sent, seen.bytes_sent), count(sent), "{seen:?}");
+        assert_eq!((seen.messages_received, seen.bytes_received), count(received), "{seen:?}");
+        assert_eq!(seen.bytes_missing, 0, "{seen:?}");
+        let round_trip = seen.round_trip.expect("measured");
+        assert!(Duration::ZERO < round_trip && round_trip < LONG, "{seen:?}");
+    }
+}
+
 /// A message is sent from where its parts lie, and comes back as it was.
 pub(crate) fn parts(pair: &Pair) {
     let bytes = pattern(2_300_000, 9);

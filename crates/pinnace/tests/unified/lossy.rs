@@ -156,6 +156,7 @@ fn keeps_the_contract(path: &str) {
             told.push(holes);
         }
         assert_eq!(sending.join().unwrap(), told);
+        assert_eq!(server.statistics().bytes_missing, lost as u64);
     });
     // A contract that nothing makes use of would be no test.
     assert!(frames_with_holes > 10 && lost > 100_000, "{frames_with_holes} frames, {lost} bytes");

@@ -51,6 +51,11 @@ macro_rules! over_every_method {
                 }
 
                 #[test]
+                fn what_was_carried_is_counted() {
+                    body::statistics(&pair());
+                }
+
+                #[test]
                 fn parts_of_a_message_lie_where_they_like() {
                     body::parts(&pair());
                 }

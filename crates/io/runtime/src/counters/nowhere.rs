@@ -22,6 +22,11 @@ impl Row {
     pub fn count_received(&self, _: u64, _: u64) {}
 
     /// Never called.
+    pub fn numbers(&self) -> Numbers {
+        Numbers::default()
+    }
+
+    /// Never called.
     pub fn describe(&self, _: &Labels<'_>) {}
 
     /// Never called.

@@ -186,6 +186,11 @@ impl Row {
         }
     }
 
+    /// What was counted.
+    pub fn numbers(&self) -> Numbers {
+        Numbers::of(|at| self.word(row::NUMBERS + at).load(Ordering::Relaxed))
+    }
+
     /// It is about something else from now on. One thread at a time.
     pub fn describe(&self, labels: &Labels<'_>) {
         self.change(|| self.write_labels(labels));

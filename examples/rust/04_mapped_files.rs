@@ -18,7 +18,8 @@ fn receive(listener: &Listener, path: &Path) -> Outcome<()> {
     let size = u64::from_be_bytes(size[..].try_into()?);
     let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
     file.set_len(size)?;
-    let mut pages = Message::map_file_mut(&file, 0, usize::try_from(size)?)?;
+    // SAFETY: nobody else uses the file before all of it is there.
+    let mut pages = unsafe { Message::map_file_mut(&file, 0, usize::try_from(size)?)? };
     pages.set_len(usize::try_from(size)?);
     let received = connection.recv_into(&mut pages)?.ok_or("the sender is gone")?;
     assert_eq!((received.len as u64, received.holes.len()), (size, 0));
@@ -41,7 +42,9 @@ fn main() -> Outcome<()> {
     let connection = Endpoint::client().connect(&address, &format!("size={size}").parse()?)?;
     drop(connection.send(&size.to_be_bytes())?);
     // Nothing reads the file: the kernel sends its pages.
-    connection.send(Message::map_file(&file, 0, usize::try_from(size)?)?)?.wait()?;
+    // SAFETY: nobody writes to it.
+    let pages = unsafe { Message::map_file(&file, 0, usize::try_from(size)?)? };
+    connection.send(pages)?.wait()?;
     receiving.join().expect("the receiving thread does not panic")?;
     println!("{size} bytes from {} to {} by {}", source.display(), target.display(), connection.method());
     assert!(std::fs::read(target)? == std::fs::read(source)?, "the files are the same");

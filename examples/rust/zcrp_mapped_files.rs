@@ -27,7 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let file = File::options().read(true).write(true).create(true).truncate(true).open(into)?;
         file.set_len(size)?;
         // The second message's memory is the file itself: the kernel puts the payload into the page cache.
-        let message = Message::map_file_mut(&file, 0, usize::try_from(size)?)?;
+        // SAFETY: nobody else uses the file before all of it is there.
+        let message = unsafe { Message::map_file_mut(&file, 0, usize::try_from(size)?)? };
         let message = receiver.post(message)?.wait()?;
         message.flush()?;
         let counters = receiver.counters();
@@ -41,7 +42,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let size = file.metadata()?.len();
     // Both are queued at once. The second one waits until the receiver has named its memory for it.
     let sizes = sender.send(Message::from_vec(size.to_be_bytes().to_vec()))?;
-    let bytes = sender.send(Message::map_file(&file, 0, usize::try_from(size)?)?)?;
+    // SAFETY: nobody writes to the file.
+    let pages = unsafe { Message::map_file(&file, 0, usize::try_from(size)?)? };
+    let bytes = sender.send(pages)?;
     sizes.wait()?;
     bytes.wait()?;
     receiving.join().expect("the receiving thread does not panic").map_err(|error| error.to_string())?;

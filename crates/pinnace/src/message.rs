@@ -137,15 +137,20 @@ impl Message {
 
     /// `len` bytes of a file from `offset` on, to send straight from the page cache.
     ///
+    /// # Safety
+    /// While the message is there, nobody may write to these bytes of the file, in this process or another, if any code
+    /// looks at them: they would change under its eyes. To send them and not to look is safe: the system reads them, and
+    /// what others write meanwhile is sent as it is found.
+    ///
     /// # Errors
     /// If the file cannot be mapped. If somebody makes the file shorter while it is mapped, reading it kills the process
     /// (SIGBUS): that is how mapped files are. The system refuses to send what is cut off, and the endpoint that should fails
     /// with all that is under way: files that others write to are better read.
-    pub fn map_file(file: &File, offset: u64, len: usize) -> io::Result<Self> {
+    pub unsafe fn map_file(file: &File, offset: u64, len: usize) -> io::Result<Self> {
         if len == 0 {
             return Ok(Self::with_capacity(0));
         }
-        // SAFETY: the map is read as plain bytes; what others write to the file meanwhile is sent as it is found.
+        // SAFETY: the caller's promise.
         let map = unsafe { MmapOptions::new().offset(offset).len(len).map(file)? };
         Ok(Self { len, memory: Memory::Map(map) })
     }
@@ -153,13 +158,16 @@ impl Message {
     /// `len` bytes of a file from `offset` on, to receive straight into the page cache. The file must be that long, and
     /// open for reading and writing.
     ///
+    /// # Safety
+    /// As for [`Message::map_file`]; and nobody may read these bytes either while any code here writes to them.
+    ///
     /// # Errors
     /// If the file cannot be mapped.
-    pub fn map_file_mut(file: &File, offset: u64, len: usize) -> io::Result<Self> {
+    pub unsafe fn map_file_mut(file: &File, offset: u64, len: usize) -> io::Result<Self> {
         if len == 0 {
             return Ok(Self::with_capacity(0));
         }
-        // SAFETY: the map is used as plain bytes; what others write to the file meanwhile is no worse than lost data.
+        // SAFETY: the caller's promise.
         let map = unsafe { MmapOptions::new().offset(offset).len(len).map_mut(file)? };
         Ok(Self { len: 0, memory: Memory::MapMut(map) })
     }
@@ -448,15 +456,20 @@ mod tests {
     fn a_file_is_sent_from_and_received_into_its_pages() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 8192]).unwrap();
-        let source = Message::map_file(&file, 4096, 100).unwrap();
+        // SAFETY: the file is this test's, and what is mapped writable and looked at is another page, until that map is done.
+        let source = unsafe { Message::map_file(&file, 4096, 100) }.unwrap();
         assert_eq!((source.len(), source[99], source.is_writable()), (100, 7, false));
-        let mut target = Message::map_file_mut(&file, 0, 4096).unwrap();
+        // SAFETY: as above.
+        let mut target = unsafe { Message::map_file_mut(&file, 0, 4096) }.unwrap();
         assert_eq!((target.len(), target.capacity()), (0, 4096));
         target.set_len(2);
         target.copy_from_slice(&[1, 2]);
         target.flush().unwrap();
-        assert_eq!(Message::map_file(&file, 0, 3).unwrap().into_vec(), [1, 2, 7]);
-        assert!(Message::map_file(&file, 0, 0).unwrap().is_empty());
+        drop(target);
+        // SAFETY: nothing else is mapped there any more.
+        let (written, nothing) = unsafe { (Message::map_file(&file, 0, 3), Message::map_file(&file, 0, 0)) };
+        assert_eq!(written.unwrap().into_vec(), [1, 2, 7]);
+        assert!(nothing.unwrap().is_empty());
     }
 
     #[test]
@@ -517,7 +530,8 @@ mod tests {
     fn what_may_only_be_read_stays_so_when_it_is_all_there_is() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 5000]).unwrap();
-        let mapped = Message::map_file(&file, 0, 5000).unwrap();
+        // SAFETY: the file is this test's, which writes nothing to it any more.
+        let mapped = unsafe { Message::map_file(&file, 0, 5000) }.unwrap();
         let message = Message::gather(vec![Message::with_capacity(0), mapped]);
         assert_eq!((message.parts().count(), message.is_writable(), &*message), (1, false, &[7; 5000][..]));
         assert!(!is_copied(&message));

@@ -403,8 +403,10 @@ fn user_memory_and_mapped_files_are_sent_and_received_in_place() {
     let (mut source, mut target) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
     source.write_all(&data(size, 9)).unwrap();
     target.set_len(size as u64).unwrap();
-    let sending = sender.send(Message::map_file(&source, 0, size).unwrap()).unwrap();
-    let receiving = receiver.post(Message::map_file_mut(&target, 0, size).unwrap()).unwrap();
+    // SAFETY: both files are this test's, which looks at them when the maps are gone.
+    let (from, into) = unsafe { (Message::map_file(&source, 0, size), Message::map_file_mut(&target, 0, size)) };
+    let sending = sender.send(from.unwrap()).unwrap();
+    let receiving = receiver.post(into.unwrap()).unwrap();
     receiving.wait().unwrap().flush().unwrap();
     sending.wait().unwrap();
     let mut found = Vec::new();
@@ -421,7 +423,9 @@ fn user_memory_and_mapped_files_are_sent_and_received_in_place() {
     let back = sender.send(message).unwrap().wait().unwrap();
     assert!(receiving.wait().unwrap().into_vec() == data(70_000, 1));
     drop(back);
-    let refused = receiver.post(Message::map_file(&source, 0, 100).unwrap()).unwrap_err();
+    // SAFETY: nobody writes to the file any more.
+    let read_only = unsafe { Message::map_file(&source, 0, 100) }.unwrap();
+    let refused = receiver.post(read_only).unwrap_err();
     assert!(matches!(refused.error, Error::ReadOnly));
 }
 

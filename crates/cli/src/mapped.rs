@@ -1,10 +1,12 @@
-//! Files that are sent from where they lie, and what it means if somebody makes one shorter meanwhile.
+//! Files that are sent from where they lie, and received into where they will, and what it means if somebody makes one shorter
+//! meanwhile.
 //!
 //! Always true: the command fails with a sentence that names the file, and not with what the kernel says to a call that
 //! reads pages that are gone (EFAULT). To read them in this process would be fatal (SIGBUS): what is summed or cut up here
 //! is read from the file instead (`content.rs`).
 
 use crate::exit::Error;
+use pinnace::Message;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -29,6 +31,20 @@ pub(crate) fn note(file: &File, path: &Path) -> io::Result<()> {
     let mut all = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
     all.entry(identity(&metadata)).or_insert(mapped);
     Ok(())
+}
+
+/// A part of a file, to be sent from its pages.
+pub(crate) fn to_send(file: &File, offset: u64, len: usize) -> io::Result<Message> {
+    // SAFETY: nothing in this process looks at the bytes through the map. What others write to the file meanwhile is sent as
+    // the system finds it, and the hash, which is of what is read, is another one then.
+    unsafe { Message::map_file(file, offset, len) }
+}
+
+/// A part of a file, to be received into its pages. The file is as long.
+pub(crate) fn to_receive(file: &File, offset: u64, len: usize) -> io::Result<Message> {
+    // SAFETY: nothing in this process looks at the bytes through the map, and the system alone writes to them. Who else writes
+    // to a file that is being received changes its hash.
+    unsafe { Message::map_file_mut(file, offset, len) }
 }
 
 fn modified(metadata: &Metadata) -> (i64, i64) {

@@ -464,9 +464,7 @@ impl<'a, 's> Transfer<'a, 's> {
         let (offset, len) = work.range(chunk, self.chunk_bytes);
         self.store.reserve(&open.file, item, offset, len)?;
         self.claim.has_taken(len as u64);
-        // SAFETY: the claim keeps other transfers from the partial file, and the lock of its folder other receivers; nothing
-        // here looks at the bytes through the map. Who writes to it all the same changes a file whose hash is then wrong.
-        let message = unsafe { Message::map_file_mut(&open.file, offset, len) }
+        let message = mapped::to_receive(&open.file, offset, len)
             .map_err(|error| super::unmapped(item.path.display(), &error))?;
         self.open = Some((at, Arc::clone(&open)));
         Ok((message, open))

@@ -394,9 +394,7 @@ impl<'a> Transfer<'a> {
         if file.file.metadata().map_err(cannot)?.len() != work.bytes {
             source.open()?;
         }
-        // SAFETY: nothing here looks at the bytes but the system, which sends them, and the hash, to which any bytes are
-        // right: what others write to the file meanwhile is found out by comparing hashes.
-        let content = unsafe { Message::map_file(&file.file, offset, len) }.map_err(cannot)?;
+        let content = mapped::to_send(&file.file, offset, len).map_err(cannot)?;
         self.open = Some((work.entry, Arc::clone(&file)));
         Ok((content, file))
     }
